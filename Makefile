@@ -1,0 +1,32 @@
+# Everything runs from a fresh clone: `make demo`, `make test`. The environment is .venv/, the command .venv/bin/muse.
+.PHONY: help setup demo test check bench lock clean
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+help:   ## what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup:  ## make .venv/ from requirements.lock
+	@sh tools/setup.sh
+
+demo: setup  ## the whole story in under 30 seconds, no key needed
+	@$(BIN)/muse demo
+
+check: setup  ## ruff, mypy --strict, import contracts, size ratchet
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/ratchet.py
+
+test: setup  ## all checks and tests
+	@sh tools/test.sh
+
+bench: setup  ## measure, and write docs/performance.md
+	$(BIN)/python -m bench
+
+lock: setup  ## resolve requirements.lock again
+	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 --group dev pyproject.toml -o requirements.lock --quiet
+
+clean:  ## remove what make made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache

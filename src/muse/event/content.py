@@ -1,0 +1,152 @@
+"""Pieces that event bodies are made of: blobs, tool specifications, model blocks, usage, origins.
+
+All are frozen; their field names are part of the log format. A field that is left out of the JSON has its default,
+so a new field with a default needs no new version of the event.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from muse.event.codec import BlobRef
+
+__all__ = [
+    "Block", "BlobRef", "FileChange", "Git", "Host", "Instruction", "Observed", "Origin", "PermissionRules",
+    "RecoveryClass", "Settings", "ToolSpec", "Usage",
+]  # fmt: skip
+
+RecoveryClass = Literal["pure", "repeatable", "reconcilable", "attachable", "keyed", "opaque"]
+
+
+class Content(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Base of every piece: frozen, defaults left out of the JSON."""
+
+
+class Origin(Content):
+    """Where a command came from. `ancestry` is the chain of parent pids, nearest first."""
+
+    pid: int = 0
+    terminal: str = ""
+    user: str = ""
+    client: str = ""
+    ancestry: tuple[int, ...] = ()
+
+
+class Host(Content):
+    """The process that opened the session. `started` is the kernel's start time of the process in clock ticks."""
+
+    name: str
+    pid: int
+    started: int = 0
+    boot_id: str = ""
+    system: str = ""
+    python: str = ""
+    muse: str = ""
+
+
+class Git(Content):
+    """The workspace's git state at opening: `head` a commit id or "", `changed` the number of paths not clean."""
+
+    root: str
+    head: str = ""
+    branch: str = ""
+    changed: int = 0
+
+
+class Instruction(Content):
+    """One instruction file (AGENTS.md, CLAUDE.md) as the model gets it; `cut` when over the cap."""
+
+    path: str
+    text: str
+    cut: bool = False
+
+
+class ToolSpec(Content):
+    """A tool as offered to models. `schema` is the exact JSON Schema text of its arguments."""
+
+    name: str
+    description: str
+    schema: str
+    recovery: RecoveryClass
+    writes: bool = False
+
+
+class PermissionRules(Content):
+    """Rules as written (`shell(git log *)`); deny is over ask over allow."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class Settings(Content):
+    """What the session runs with. Times in seconds, sizes in bytes; 0 means no limit, except where noted."""
+
+    provider: str
+    dialect: str
+    model: str
+    mode: str = "default"
+    permissions: PermissionRules = PermissionRules()
+    approval_timeout_seconds: int = 0
+    output_tokens_max: int = 8192
+    model_attempts_max: int = 6
+    model_calls_max: int = 1000
+    parallel_tools_max: int = 8
+    shell_timeout_seconds: int = 120
+
+
+class Block(Content):
+    """One content block of a model response.
+
+    kind `text`: `text`. kind `tool_use`: `id`, `name`, `args` (the exact JSON text the provider sent, perhaps not
+    valid JSON). Any other block, and any block whose JSON holds more than these: `raw`, the exact JSON text to send
+    back verbatim (with `text`, `id`, `name`, `args` filled as far as they were understood). kind `reasoning`: `text`
+    as shown to people, `raw` as sent back.
+    """
+
+    kind: Literal["text", "tool_use", "reasoning", "other"]
+    text: str = ""
+    id: str = ""
+    name: str = ""
+    args: str = ""
+    raw: str = ""
+
+
+class Usage(Content):
+    """Token counts of one model request as the provider reported them. `input` includes neither cache count."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost_microusd: int = 0
+
+
+class Observed(Content):
+    """What was seen just before an effect, and is not derived: not compared by `replay --verify`.
+
+    For file tools: workspace-relative `path`, SHA-256 of the content before and after (`""`: no such file), both
+    contents as blobs, permission bits. `error` when the tool already knows that it cannot be done.
+    """
+
+    folder: str = ""
+    path: str = ""
+    before_sha256: str = ""
+    after_sha256: str = ""
+    before: BlobRef | None = None
+    after: BlobRef | None = None
+    file_mode: int = 0
+    error: str = ""
+
+
+class FileChange(Content):
+    """One path that changed: contents before and after (None: did not exist), permission bits, and `note` where the
+    content was not copied and why."""
+
+    path: str
+    before: BlobRef | None = None
+    after: BlobRef | None = None
+    before_mode: int = 0
+    after_mode: int = 0
+    note: str = ""
