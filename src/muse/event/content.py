@@ -7,12 +7,22 @@ so a new field with a default needs no new version of the event.
 from typing import Literal
 
 import msgspec
-
 from muse.event.codec import BlobRef
 
 __all__ = [
-    "Block", "BlobRef", "FileChange", "Git", "Host", "Instruction", "Observed", "Origin", "PermissionRules",
-    "RecoveryClass", "Settings", "ToolSpec", "Usage",
+    "BlobRef",
+    "Block",
+    "FileChange",
+    "Git",
+    "Host",
+    "Instruction",
+    "Observed",
+    "Origin",
+    "PermissionRules",
+    "RecoveryClass",
+    "Settings",
+    "ToolSpec",
+    "Usage",
 ]  # fmt: skip
 
 RecoveryClass = Literal["pure", "repeatable", "reconcilable", "attachable", "keyed", "opaque"]
@@ -22,7 +32,7 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Base of every piece: frozen, defaults left out of the JSON."""
 
 
-class Origin(Content):
+class Origin(Content, frozen=True):
     """Where a command came from. `ancestry` is the chain of parent pids, nearest first."""
 
     pid: int = 0
@@ -32,7 +42,7 @@ class Origin(Content):
     ancestry: tuple[int, ...] = ()
 
 
-class Host(Content):
+class Host(Content, frozen=True):
     """The process that opened the session. `started` is the kernel's start time of the process in clock ticks."""
 
     name: str
@@ -44,7 +54,7 @@ class Host(Content):
     muse: str = ""
 
 
-class Git(Content):
+class Git(Content, frozen=True):
     """The workspace's git state at opening: `head` a commit id or "", `changed` the number of paths not clean."""
 
     root: str
@@ -53,7 +63,7 @@ class Git(Content):
     changed: int = 0
 
 
-class Instruction(Content):
+class Instruction(Content, frozen=True):
     """One instruction file (AGENTS.md, CLAUDE.md) as the model gets it; `cut` when over the cap."""
 
     path: str
@@ -61,7 +71,7 @@ class Instruction(Content):
     cut: bool = False
 
 
-class ToolSpec(Content):
+class ToolSpec(Content, frozen=True):
     """A tool as offered to models. `schema` is the exact JSON Schema text of its arguments."""
 
     name: str
@@ -71,7 +81,7 @@ class ToolSpec(Content):
     writes: bool = False
 
 
-class PermissionRules(Content):
+class PermissionRules(Content, frozen=True):
     """Rules as written (`shell(git log *)`); deny is over ask over allow."""
 
     allow: tuple[str, ...] = ()
@@ -79,7 +89,7 @@ class PermissionRules(Content):
     deny: tuple[str, ...] = ()
 
 
-class Settings(Content):
+class Settings(Content, frozen=True):
     """What the session runs with. Times in seconds, sizes in bytes; 0 means no limit, except where noted."""
 
     provider: str
@@ -95,7 +105,7 @@ class Settings(Content):
     shell_timeout_seconds: int = 120
 
 
-class Block(Content):
+class Block(Content, frozen=True):
     """One content block of a model response.
 
     kind `text`: `text`. kind `tool_use`: `id`, `name`, `args` (the exact JSON text the provider sent, perhaps not
@@ -112,7 +122,7 @@ class Block(Content):
     raw: str = ""
 
 
-class Usage(Content):
+class Usage(Content, frozen=True):
     """Token counts of one model request as the provider reported them. `input` includes neither cache count."""
 
     input: int = 0
@@ -123,7 +133,7 @@ class Usage(Content):
     cost_microusd: int = 0
 
 
-class Observed(Content):
+class Observed(Content, frozen=True):
     """What was seen just before an effect, and is not derived: not compared by `replay --verify`.
 
     For file tools: workspace-relative `path`, SHA-256 of the content before and after (`""`: no such file), both
@@ -140,7 +150,7 @@ class Observed(Content):
     error: str = ""
 
 
-class FileChange(Content):
+class FileChange(Content, frozen=True):
     """One path that changed: contents before and after (None: did not exist), permission bits, and `note` where the
     content was not copied and why."""
 

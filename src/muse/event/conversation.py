@@ -18,21 +18,21 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_fi
     seq: int
 
 
-class Said(Item, tag="said"):
+class Said(Item, frozen=True, tag="said"):
     """Text that a person (or muse on its behalf) put to the model: a prompt, a steer, an instruction, a notice."""
 
     text: str
     source: Literal["prompt", "steer", "notice"] = "prompt"
 
 
-class Answered(Item, tag="answered"):
+class Answered(Item, frozen=True, tag="answered"):
     """A model response: its blocks in order, unchanged."""
 
     call: str
     blocks: tuple[Block, ...]
 
 
-class Resulted(Item, tag="resulted"):
+class Resulted(Item, frozen=True, tag="resulted"):
     """The one result of one tool use. `use` is the id that the model gave the tool use."""
 
     call: str

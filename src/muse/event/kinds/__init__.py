@@ -1,0 +1,148 @@
+"""Every event type: its body, version, origin and clear fields.
+
+One registry (`KINDS`) is the only place that joins a type's name to its struct. Origins: `command` comes from outside
+through `submit`; `fact` is what came back from the world; `decision` is derived from folded state. Two types have two
+origins: `approval.decided` is a command when `by` is `person`, `session.rewound` when a person asked for it.
+Clear fields are enums, integers and minted ids that redaction may never hide (docs/format.md).
+"""
+
+from typing import Literal
+
+import msgspec
+
+from muse.event.kinds.agents import (
+    AgentContinued,
+    AgentFinished,
+    AgentMessaged,
+    AgentPaused,
+    AgentSpawned,
+    AgentSteered,
+    CancelRequested,
+    QuestionAnswered,
+    QuestionAsked,
+    ResultDelivered,
+    UserPrompted,
+)  # fmt: skip
+from muse.event.kinds.effects import (
+    ApprovalDecided,
+    ApprovalRequested,
+    EffectDoubted,
+    EffectReconciled,
+    FilesChanged,
+    FilesUnknown,
+    ModelChanged,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    PolicyChanged,
+    ProcessAdopted,
+    ProcessReaped,
+    ProcessStarted,
+    ToolFinished,
+    ToolStarted,
+    WorkspaceRestored,
+    WorktreePrepared,
+    WorktreeRemoved,
+)  # fmt: skip
+from muse.event.kinds.session import (
+    BudgetRaised,
+    BudgetReached,
+    CommandVersion,
+    ContextCompacted,
+    HeadSigned,
+    LogImported,
+    LogRecovered,
+    LogRedacted,
+    NoteAdded,
+    OwnershipTaken,
+    SessionClosed,
+    SessionForked,
+    SessionOpened,
+    SessionRewound,
+    TimerFired,
+    TimerSet,
+)  # fmt: skip
+
+__all__ = [
+    "COMMANDS", "KINDS", "AgentContinued", "AgentFinished", "AgentMessaged", "AgentPaused", "AgentSpawned",
+    "AgentSteered", "ApprovalDecided", "ApprovalRequested", "BudgetRaised", "BudgetReached", "CancelRequested",
+    "CommandVersion", "ContextCompacted", "EffectDoubted", "EffectReconciled", "FilesChanged", "FilesUnknown",
+    "HeadSigned", "Kind", "LogImported", "LogRecovered", "LogRedacted", "ModelChanged", "ModelFailed",
+    "ModelRequested", "ModelResponded", "NoteAdded", "OwnershipTaken", "PolicyChanged", "ProcessAdopted",
+    "ProcessReaped", "ProcessStarted", "QuestionAnswered", "QuestionAsked", "ResultDelivered", "SessionClosed",
+    "SessionForked", "SessionOpened", "SessionRewound", "TimerFired", "TimerSet", "ToolFinished", "ToolStarted",
+    "UserPrompted", "WorkspaceRestored", "WorktreePrepared", "WorktreeRemoved",
+]  # fmt: skip
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What is known of one event type. `version` is the newest this build writes."""
+
+    body: type[msgspec.Struct]
+    origin: Literal["command", "fact", "decision"]
+    clear: frozenset[str] = frozenset()
+    version: int = 1
+
+
+def _kind(body: type[msgspec.Struct], origin: Literal["command", "fact", "decision"], clear: str = "") -> Kind:
+    fields = set(body.__struct_fields__)
+    named = frozenset(clear.split())
+    assert named <= fields, f"{body.__name__} has no field {named - fields}"
+    return Kind(body, origin, named)
+
+
+KINDS: dict[str, Kind] = {
+    "session.opened": _kind(SessionOpened, "fact", "format rules crashed commands"),
+    "session.closed": _kind(SessionClosed, "decision", "outcome"),
+    "note.added": _kind(NoteAdded, "command"),
+    "user.prompted": _kind(UserPrompted, "command", "delivery"),
+    "agent.steered": _kind(AgentSteered, "command"),
+    "question.asked": _kind(QuestionAsked, "decision", "call"),
+    "question.answered": _kind(QuestionAnswered, "command", "question"),
+    "cancel.requested": _kind(CancelRequested, "command", "target call"),
+    "agent.paused": _kind(AgentPaused, "command"),
+    "agent.continued": _kind(AgentContinued, "command"),
+    "agent.spawned": _kind(AgentSpawned, "decision", "parent call background mode"),
+    "agent.messaged": _kind(AgentMessaged, "decision", "to call"),
+    "result.delivered": _kind(ResultDelivered, "decision", "child"),
+    "agent.finished": _kind(AgentFinished, "decision", "outcome"),
+    "model.requested": _kind(ModelRequested, "decision", "call attempt builder items request_bytes"),
+    "model.responded": _kind(ModelResponded, "fact", "call attempt stop usage duration_ms"),
+    "model.failed": _kind(
+        ModelFailed, "fact", "call attempt failure status retry_after_ms jitter_permille duration_ms"
+    ),
+    "model.changed": _kind(ModelChanged, "command"),
+    "tool.started": _kind(ToolStarted, "decision", "call attempt recovery approval"),
+    "tool.finished": _kind(ToolFinished, "fact", "call attempt status exit_code timed_out output_bytes duration_ms"),
+    "process.started": _kind(ProcessStarted, "fact", "call pid started"),
+    "process.adopted": _kind(ProcessAdopted, "fact", "call pid started"),
+    "process.reaped": _kind(ProcessReaped, "fact", "call pid started"),
+    "approval.requested": _kind(ApprovalRequested, "decision", "call"),
+    "approval.decided": _kind(ApprovalDecided, "decision", "request call decision by"),
+    "policy.changed": _kind(PolicyChanged, "command", "mode"),
+    "files.changed": _kind(FilesChanged, "fact", "calls external"),
+    "files.unknown": _kind(FilesUnknown, "fact", "calls"),
+    "worktree.prepared": _kind(WorktreePrepared, "fact"),
+    "worktree.removed": _kind(WorktreeRemoved, "fact"),
+    "session.rewound": _kind(SessionRewound, "command", "to"),
+    "workspace.restored": _kind(WorkspaceRestored, "fact", "to"),
+    "effect.doubted": _kind(EffectDoubted, "decision", "call attempt recovery"),
+    "effect.reconciled": _kind(EffectReconciled, "fact", "call attempt verdict"),
+    "budget.reached": _kind(BudgetReached, "decision", "limit value"),
+    "budget.raised": _kind(BudgetRaised, "command", "limit value"),
+    "timer.set": _kind(TimerSet, "decision", "key duration_ms"),
+    "timer.fired": _kind(TimerFired, "fact", "key"),
+    "context.compacted": _kind(ContextCompacted, "decision", "first last"),
+    "log.imported": _kind(LogImported, "fact", "events"),
+    "log.redacted": _kind(LogRedacted, "fact", "seqs"),
+    "log.recovered": _kind(LogRecovered, "fact", "first_lost last_lost"),
+    "session.forked": _kind(SessionForked, "command", "at"),
+    "head.signed": _kind(HeadSigned, "fact", "seq"),
+    "ownership.taken": _kind(OwnershipTaken, "fact", "epoch forced"),
+}
+"""Type name → kind."""
+
+COMMANDS: dict[str, int] = {name: kind.version for name, kind in KINDS.items() if kind.origin == "command"} | {
+    "approval.decided": KINDS["approval.decided"].version
+}
+"""The types that any process may submit, with the version this build understands."""

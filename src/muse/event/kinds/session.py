@@ -1,0 +1,150 @@
+"""Bodies of the events about the session itself: opening, closing, limits, timers, context and the log."""
+
+from typing import Literal
+
+from muse.event.content import BlobRef, Content, Git, Host, Instruction, Origin, Settings, ToolSpec
+
+Outcome = Literal["done", "failed", "cancelled", "provider", "unanswered", "budget"]
+
+
+class CommandVersion(Content, frozen=True):
+    """A command type that the owner understands, with its newest version."""
+
+    type: str
+    v: int
+
+
+class SessionOpened(Content, frozen=True):
+    """An owner has opened the session: the first event of each epoch. `crashed` if the last owner did not close.
+
+    Everything from outside that later decisions may depend on stands here: settings, instruction files with their
+    text, the tools on offer, the local date, the workspace.
+    """
+
+    format: int
+    rules: int
+    workspace: str
+    host: Host
+    settings: Settings
+    crashed: bool = False
+    name: str = ""
+    date: str = ""
+    git: Git | None = None
+    instructions: tuple[Instruction, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    commands: tuple[CommandVersion, ...] = ()
+    sandbox: str = ""
+
+
+class SessionClosed(Content, frozen=True):
+    """Nothing is running or due, and `main` waits for a person. Holds only while it is the last event."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+class NoteAdded(Content, frozen=True):
+    """A person's remark; changes nothing."""
+
+    text: str
+    origin: Origin = Origin()
+
+
+class BudgetReached(Content, frozen=True):
+    """A limit stopped the agent. `limit` is its name, `value` what was reached."""
+
+    limit: str
+    value: int
+
+
+class BudgetRaised(Content, frozen=True):
+    """A person raised a limit to `value`."""
+
+    limit: str
+    value: int
+    origin: Origin = Origin()
+
+
+class TimerSet(Content, frozen=True):
+    """A duration starts now on the owner's monotonic clock; it starts again in full when a new owner opens.
+    `until` (RFC 3339) instead, where the date was given by a provider."""
+
+    key: str
+    duration_ms: int
+    until: str = ""
+
+
+class TimerFired(Content, frozen=True):
+    """The duration is over."""
+
+    key: str
+
+
+class ContextCompacted(Content, frozen=True):
+    """From the next request on, items from events `first` to `last` are replaced by `text`. Nothing leaves the log."""
+
+    first: int
+    last: int
+    text: str
+    method: str
+
+
+class LogImported(Content, frozen=True):
+    """The log was made from another agent's file; `source` names it, `missing` what it did not record."""
+
+    source: str
+    format_name: str
+    events: int
+    missing: tuple[str, ...] = ()
+    raw: BlobRef | None = None
+
+
+class LogRedacted(Content, frozen=True):
+    """Content of these events was taken out."""
+
+    seqs: tuple[int, ...]
+    reason: str = ""
+    origin: Origin = Origin()
+
+
+class LogRecovered(Content, frozen=True):
+    """The log was saved from a damaged one: these seqs are gone; chain values (hex) before and after the gap."""
+
+    first_lost: int
+    last_lost: int
+    hash_before: str
+    hash_after: str
+    source: str = ""
+
+
+class SessionForked(Content, frozen=True):
+    """This session goes on from event `at` of `parent`."""
+
+    parent: str
+    at: int
+    origin: Origin = Origin()
+
+
+class SessionRewound(Content, frozen=True):
+    """The conversation goes on from event `to`; what came after stays in the log."""
+
+    to: int
+    origin: Origin = Origin()
+
+
+class HeadSigned(Content, frozen=True):
+    """The chain value of event `seq` was signed."""
+
+    seq: int
+    hash: str
+    signer: str
+    signature: str
+
+
+class OwnershipTaken(Content, frozen=True):
+    """The session was taken from an owner that had not let go."""
+
+    epoch: int
+    previous_pid: int
+    forced: bool = False
+    evidence: str = ""
