@@ -1,0 +1,1 @@
+"""What happened: events, their bytes, and what binds them."""
