@@ -7,44 +7,28 @@ is random, and nothing here knows how keys or events are stored.
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from muse.errors import InvalidEvent
-from muse.event.codec import is_blob_ref, parse
+from muse.event.codec import INTEGER_MAX, parse
+from muse.event.leaves import BLOB, CHUNK, INTEGER, STRING, Parts, walk
+from muse.event.leaves import PIECE_BYTES_MAX as PIECE_BYTES_MAX
+from muse.event.leaves import Leaf as Leaf
+from muse.event.leaves import leaves as leaves
 
-PIECE_BYTES_MAX: Final = 4096
 CHUNK_BYTES: Final = 65536
 KEY_BYTES: Final = 32
 SALT_BYTES: Final = 16
-
-NULL: Final = 0
-FALSE: Final = 1
-TRUE: Final = 2
-INTEGER: Final = 3
-STRING: Final = 4
-EMPTY_OBJECT: Final = 5
-EMPTY_ARRAY: Final = 6
-BLOB: Final = 7
-CHUNK: Final = 8
 
 _KIND_BYTES: Final = tuple(bytes((kind,)) for kind in range(9))
 _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 _sha256: Final = hashlib.sha256
-
-_Parts = tuple[int, bytes, int, bytes]
-
-
-class Leaf(msgspec.Struct, frozen=True, gc=False):
-    """One leaf of a body: what kind, where (JSON text of the steps), which piece of its string, and its bytes."""
-
-    kind: int
-    path: bytes
-    piece: int
-    text: bytes
 
 
 class Root(msgspec.Struct, frozen=True, gc=False):
@@ -54,18 +38,13 @@ class Root(msgspec.Struct, frozen=True, gc=False):
     root: bytes
 
 
-def leaves(body: dict[str, object]) -> list[Leaf]:
-    """The leaves of a parsed body in document order. Raises InvalidEvent for a value that is no JSON of a body."""
-    return [Leaf(*parts) for parts in _leaves(body)]
-
-
 def commit(body: bytes | dict[str, object], key: bytes) -> Root:
     """The commitment to a body under its event key (32 bytes).
 
     Bytes are parsed strictly (InvalidEvent); a dict has to come from `codec.parse` or `codec.canonical`.
     """
-    found = _leaves(parse(body) if isinstance(body, bytes) else body)
-    return Root(len(found), tree(_hashes(found, key)))
+    found = walk(parse(body) if isinstance(body, bytes) else body)
+    return Root(len(found), tree(hashes_of(found, key)))
 
 
 def salt(key: bytes, i: int) -> bytes:
@@ -157,83 +136,11 @@ def commit_blob(chunks: Iterable[bytes], key: bytes) -> Root:
     return commitment.finish()
 
 
-def pieces(text: str) -> list[bytes]:
-    """The pieces of a string: cut after every U+000A, then at code point boundaries into at most 4096 bytes."""
-    data = text.encode()
-    newline = data.find(b"\n")
-    if len(data) <= PIECE_BYTES_MAX and (newline == -1 or newline == len(data) - 1):
-        return [data]
-    lines = data.split(b"\n")
-    last = lines.pop()
-    found: list[bytes] = []
-    for line in lines:
-        _cut_line(line + b"\n", found)
-    if last:
-        _cut_line(last, found)
-    return found
+def hashes_of(found: list[Parts], key: bytes) -> list[bytes]:
+    """The hashes of leaves in document order under their event's key.
 
-
-def _cut_line(line: bytes, found: list[bytes]) -> None:
-    start = 0
-    while len(line) - start > PIECE_BYTES_MAX:
-        end = start + PIECE_BYTES_MAX
-        while line[end] & 0xC0 == 0x80:
-            end -= 1
-        found.append(line[start:end])
-        start = end
-    found.append(line[start:] if start else line)
-
-
-def _leaves(body: dict[str, object]) -> list[_Parts]:
-    found: list[_Parts] = []
-    _walk(body, b"", found)
-    return found
-
-
-def _walk(value: Any, path: bytes, found: list[_Parts]) -> None:
-    """Adds the leaves of `value`; `path` is the JSON text of its steps without the closing bracket, "" at the top."""
-    kind = type(value)
-    if kind is str:
-        whole = path + b"]"
-        for i, piece in enumerate(pieces(value)):
-            found.append((STRING, whole, i, piece))
-    elif kind is int:
-        found.append((INTEGER, path + b"]", 0, b"%d" % value))
-    elif kind is dict and value:
-        _walk_object(value, path, found)
-    elif kind in (list, tuple) and value:
-        step = path + b"," if path else b"["
-        for i, item in enumerate(value):
-            _walk(item, step + b"%d" % i, found)
-    else:
-        found.append((_bare_kind(value, kind), (path or b"[") + b"]", 0, b""))
-
-
-def _walk_object(value: dict[str, object], path: bytes, found: list[_Parts]) -> None:
-    if is_blob_ref(value):
-        text = bytes.fromhex(str(value["blob"])) + int(str(value["length"])).to_bytes(8, "big")
-        found.append((BLOB, path + b"]", 0, text))
-        return
-    step = path + b',"' if path else b'["'
-    for key in sorted(value):
-        _walk(value[key], step + key.encode() + b'"', found)
-
-
-def _bare_kind(value: object, kind: type) -> int:
-    """The kind of a leaf that has no text."""
-    if value is None:
-        return NULL
-    if kind is bool:
-        return TRUE if value else FALSE
-    if kind is dict:
-        return EMPTY_OBJECT
-    if kind in (list, tuple):
-        return EMPTY_ARRAY
-    raise InvalidEvent(f"a body holds no {kind.__name__}")
-
-
-def _hashes(found: list[_Parts], key: bytes) -> list[bytes]:
-    """The leaf hashes. HMAC is written out so that the key's two blocks are hashed once, not once a leaf."""
+    HMAC is written out so that the key's two blocks are hashed once, not once a leaf.
+    """
     _check_key(key)
     block = key.ljust(64, b"\0")
     inner, outer = _sha256(block.translate(_INNER)), _sha256(block.translate(_OUTER))
@@ -245,6 +152,188 @@ def _hashes(found: list[_Parts], key: bytes) -> list[bytes]:
         data = b"\0" + around.digest()[:SALT_BYTES] + _tail(kind, path, piece, text)
         hashes.append(_sha256(data).digest())
     return hashes
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """A leaf of a redacted event that was taken out: only its hash is left."""
+
+    hash: bytes
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A leaf of a redacted event that stays, with its salt."""
+
+    leaf: Leaf
+    salt: bytes
+
+
+class Disclosed(msgspec.Struct, frozen=True):
+    """What is left of a redacted body: its leaves in document order."""
+
+    leaves: tuple[Hidden | Shown, ...]
+
+
+Path = tuple[str | int, ...]
+"""The steps to a value: a key of an object, an index of an array."""
+
+
+def disclose(
+    body: dict[str, object],
+    key: bytes,
+    hide: Callable[[Path], bool],
+    clear: Collection[str] = (),
+    *,
+    hide_piece: Callable[[Path, int], bool] | None = None,
+) -> Disclosed:
+    """The redacted form of a parsed body: every leaf whose path (or, with `hide_piece`, piece) is to be hidden gone.
+
+    `clear` are the top-level keys that this type of event never hides: InvalidEvent when `hide` asks for one.
+    """
+    found = walk(body)
+    shown = Disclosed(tuple(Shown(Leaf(*parts), salt(key, i)) for i, parts in enumerate(found)))
+    return hide_more(shown, hide, clear, hide_piece=hide_piece)
+
+
+def hide_more(
+    disclosed: Disclosed,
+    hide: Callable[[Path], bool],
+    clear: Collection[str] = (),
+    *,
+    hide_piece: Callable[[Path, int], bool] | None = None,
+) -> Disclosed:
+    """As `disclose`, for an event that was redacted before: what was hidden stays hidden."""
+
+    def replaced(entry: Hidden | Shown) -> Hidden | Shown:
+        if isinstance(entry, Hidden):
+            return entry
+        path = steps(entry.leaf.path)
+        if not (hide(path) or (hide_piece is not None and hide_piece(path, entry.leaf.piece))):
+            return entry
+        if path and path[0] in clear:
+            raise InvalidEvent(f"`{path[0]}` is a clear field of this type and cannot be hidden")
+        return Hidden(leaf_hash(entry.salt, entry.leaf))
+
+    return Disclosed(tuple(replaced(entry) for entry in disclosed.leaves))
+
+
+def check_disclosed(disclosed: Disclosed, clear: Collection[str] = ()) -> Root:
+    """The root that these leaves have; the caller compares it with the one in the chain.
+
+    Raises InvalidEvent for a leaf that no body has, and when a key of `clear` (those that the type's bodies always
+    hold) is not shown: a hidden leaf does not say what it was, so only what must be there can be missed.
+    """
+    shown = set()
+    for entry in disclosed.leaves:
+        if isinstance(entry, Shown):
+            _check_leaf(entry.leaf)
+            shown.update(steps(entry.leaf.path)[:1])
+    missing = sorted(set(clear) - shown)
+    if missing:
+        raise InvalidEvent(f"the clear field `{missing[0]}` is hidden")
+    hashes = [
+        leaf_hash(entry.salt, entry.leaf) if isinstance(entry, Shown) else entry.hash for entry in disclosed.leaves
+    ]
+    return Root(len(hashes), tree(hashes))
+
+
+def encode_disclosed(disclosed: Disclosed) -> bytes:
+    """The JSON text of a redacted body: an array, an object for each leaf (docs/format.md)."""
+    entries = [_entry(entry) for entry in disclosed.leaves]
+    return json.dumps(entries, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def parse_disclosed(data: bytes | str | list[Any]) -> Disclosed:
+    """The redacted body of this JSON text, or of the array that was read from it. Raises InvalidEvent."""
+    try:
+        entries = json.loads(data, object_pairs_hook=_unique) if isinstance(data, bytes | str) else data
+        if not isinstance(entries, list) or not entries:
+            raise InvalidEvent("a redacted body is an array of leaves")
+        return Disclosed(tuple(_read_entry(dict(entry)) for entry in entries))
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidEvent(f"not a redacted body: {error}") from error
+
+
+def steps(path: bytes) -> Path:
+    """The steps that the text of a leaf's path spells. Raises InvalidEvent unless it is exactly their text."""
+    try:
+        found = json.loads(path)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEvent("the path of a leaf is no JSON") from error
+    if not isinstance(found, list) or not all(_is_step(step) for step in found):
+        raise InvalidEvent("the path of a leaf is no list of steps")
+    if json.dumps(found, separators=(",", ":")).encode() != path:
+        raise InvalidEvent("the path of a leaf is not canonical")
+    return tuple(found)
+
+
+def _is_step(step: object) -> bool:
+    if isinstance(step, str):
+        return re.fullmatch(r"[a-z0-9_]+", step) is not None
+    return type(step) is int and 0 <= step < 2**32
+
+
+def _check_leaf(leaf: Leaf) -> None:
+    """Refuses a shown leaf that no canonical body has."""
+    steps(leaf.path)
+    text = leaf.text
+    if leaf.kind == STRING:
+        well_formed = len(text) <= PIECE_BYTES_MAX and b"\n" not in text[:-1] and (text != b"" or leaf.piece == 0)
+        text.decode()
+    elif leaf.kind == INTEGER:
+        well_formed = re.fullmatch(rb"0|-?[1-9][0-9]{0,15}", text) is not None and abs(int(text)) <= INTEGER_MAX
+    elif leaf.kind == BLOB:
+        well_formed = len(text) == 40 and int.from_bytes(text[32:], "big") <= INTEGER_MAX
+    else:
+        well_formed = 0 <= leaf.kind < BLOB and text == b""
+    if not well_formed or (leaf.kind != STRING and leaf.piece != 0):
+        raise InvalidEvent("a leaf is shown that no body has")
+
+
+def _entry(entry: Hidden | Shown) -> dict[str, object]:
+    if isinstance(entry, Hidden):
+        return {"hash": entry.hash.hex()}
+    leaf = entry.leaf
+    members: dict[str, object] = {
+        "kind": leaf.kind, "path": leaf.path.decode(), "piece": leaf.piece, "salt": entry.salt.hex(),
+    }  # fmt: skip
+    if leaf.kind == BLOB:
+        members |= {"blob": leaf.text[:32].hex(), "length": int.from_bytes(leaf.text[32:], "big")}
+    elif leaf.kind in (INTEGER, STRING):
+        members["text"] = leaf.text.decode()
+    return members
+
+
+def _read_entry(entry: dict[str, Any]) -> Hidden | Shown:
+    if entry.keys() == {"hash"}:
+        return Hidden(_from_hex(entry["hash"], 32))
+    kind, piece = entry.pop("kind"), entry.pop("piece")
+    if type(kind) is not int or type(piece) is not int or not 0 <= piece < 2**32:
+        raise InvalidEvent("the kind and the piece of a leaf are integers")
+    path, leaf_salt = entry.pop("path").encode(), _from_hex(entry.pop("salt"), SALT_BYTES)
+    text = b""
+    if kind == BLOB:
+        text = _from_hex(entry.pop("blob"), 32) + entry.pop("length").to_bytes(8, "big")
+    elif kind in (INTEGER, STRING):
+        text = entry.pop("text").encode()
+    if entry:
+        raise InvalidEvent("a leaf has a member that it should not have")
+    leaf = Leaf(kind, path, piece, text)
+    _check_leaf(leaf)
+    return Shown(leaf, leaf_salt)
+
+
+def _from_hex(text: str, size: int) -> bytes:
+    if not re.fullmatch(rf"[0-9a-f]{{{2 * size}}}", text):
+        raise InvalidEvent(f"not {size} bytes in lower-case hex")
+    return bytes.fromhex(text)
+
+
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a redacted body; a key that stands twice would be read differently by different readers."""
+    found = dict(members)
+    if len(found) != len(members):
+        raise InvalidEvent("a key stands twice")
+    return found
 
 
 def _tail(kind: int, path: bytes, piece: int, text: bytes) -> bytes:
