@@ -222,7 +222,7 @@ def check_disclosed(disclosed: Disclosed, clear: Collection[str] = ()) -> Root:
     Raises InvalidEvent for a leaf that no body has, and when a key of `clear` (those that the type's bodies always
     hold) is not shown: a hidden leaf does not say what it was, so only what must be there can be missed.
     """
-    shown = set()
+    shown: set[str | int] = set()
     for entry in disclosed.leaves:
         if isinstance(entry, Shown):
             _check_leaf(entry.leaf)
@@ -249,7 +249,7 @@ def parse_disclosed(data: bytes | str | list[Any]) -> Disclosed:
         if not isinstance(entries, list) or not entries:
             raise InvalidEvent("a redacted body is an array of leaves")
         return Disclosed(tuple(_read_entry(dict(entry)) for entry in entries))
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidEvent(f"not a redacted body: {error}") from error
 
 
@@ -278,7 +278,7 @@ def _check_leaf(leaf: Leaf) -> None:
     text = leaf.text
     if leaf.kind == STRING:
         well_formed = len(text) <= PIECE_BYTES_MAX and b"\n" not in text[:-1] and (text != b"" or leaf.piece == 0)
-        text.decode()
+        well_formed = well_formed and _is_utf8(text)
     elif leaf.kind == INTEGER:
         well_formed = re.fullmatch(rb"0|-?[1-9][0-9]{0,15}", text) is not None and abs(int(text)) <= INTEGER_MAX
     elif leaf.kind == BLOB:
@@ -287,6 +287,14 @@ def _check_leaf(leaf: Leaf) -> None:
         well_formed = 0 <= leaf.kind < BLOB and text == b""
     if not well_formed or (leaf.kind != STRING and leaf.piece != 0):
         raise InvalidEvent("a leaf is shown that no body has")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _entry(entry: Hidden | Shown) -> dict[str, object]:
@@ -312,7 +320,10 @@ def _read_entry(entry: dict[str, Any]) -> Hidden | Shown:
     path, leaf_salt = entry.pop("path").encode(), _from_hex(entry.pop("salt"), SALT_BYTES)
     text = b""
     if kind == BLOB:
-        text = _from_hex(entry.pop("blob"), 32) + entry.pop("length").to_bytes(8, "big")
+        length = entry.pop("length")
+        if type(length) is not int:
+            raise InvalidEvent("the length of a blob is an integer")
+        text = _from_hex(entry.pop("blob"), 32) + length.to_bytes(8, "big")
     elif kind in (INTEGER, STRING):
         text = entry.pop("text").encode()
     if entry:
