@@ -103,6 +103,7 @@ class Settings(Content, frozen=True):
     model_calls_max: int = 1000
     parallel_tools_max: int = 8
     shell_timeout_seconds: int = 120
+    retry_base_ms: int = 1000
 
 
 class Block(Content, frozen=True):

@@ -1,0 +1,1 @@
+"""WHAT MAY HAPPEN NEXT: pure rules from state to decisions."""

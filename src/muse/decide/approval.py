@@ -1,0 +1,78 @@
+"""What a person is shown when a call needs their word: exact, bounded, and the same for every front door."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+SHOWN_CHARACTERS_MAX = 20_000
+
+
+@lru_cache(maxsize=512)
+def parsed(args: str) -> dict[str, Any] | None:
+    """The arguments as a JSON object, or None when the text is none. The result is shared: do not change it."""
+    try:
+        value = json.loads(args or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def shown(tool: str, args: str) -> str:
+    """The text that is shown, and whose digest the decision carries. Control characters are made visible."""
+    value = parsed(args)
+    if value is None:
+        text = f"{tool} {args}"
+    elif tool == "shell" and isinstance(value.get("command"), str):
+        text = f"$ {value['command']}"
+    elif tool in ("edit", "write"):
+        text = _file_text(tool, value)
+    else:
+        text = f"{tool} {args}"
+    return _visible(text)
+
+
+def digest(text: str) -> str:
+    """SHA-256 of what was shown, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _file_text(tool: str, value: Mapping[str, Any]) -> str:
+    path = value.get("path") or value.get("file_path") or "?"
+    if tool == "write":
+        return f"write {path}\n" + _marked(value.get("content"), "+")
+    edits = value.get("edits")
+    if not isinstance(edits, list):
+        edits = [value]
+    parts = [f"edit {path}"]
+    for edit in edits:
+        if isinstance(edit, dict):
+            parts.append(_marked(edit.get("old", edit.get("old_string")), "-"))
+            parts.append(_marked(edit.get("new", edit.get("new_string")), "+"))
+            if edit.get("replace_all"):
+                parts.append("(every occurrence)")
+    return "\n".join(part for part in parts if part)
+
+
+def _marked(text: object, sign: str) -> str:
+    if not isinstance(text, str):
+        return "" if text is None else f"{sign} {json.dumps(text)}"
+    return "\n".join(f"{sign} {line}" for line in text.split("\n"))
+
+
+def _visible(text: str) -> str:
+    if len(text) > SHOWN_CHARACTERS_MAX:
+        left_out = len(text) - SHOWN_CHARACTERS_MAX
+        text = f"{text[:SHOWN_CHARACTERS_MAX]}\n… {left_out} more characters; muse show gives the whole call"
+    return "".join(_visible_character(character) for character in text)
+
+
+def _visible_character(character: str) -> str:
+    code = ord(character)
+    if character in "\n\t":
+        return character
+    bidirectional = code in range(0x202A, 0x202F) or code in range(0x2066, 0x206A)
+    if code < 0x20 or 0x7F <= code < 0xA0 or bidirectional or 0xD800 <= code < 0xE000:
+        return f"\\u{code:04x}"
+    return character

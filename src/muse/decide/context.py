@@ -1,0 +1,88 @@
+"""From state to what a model is asked: the system prompt of an agent and its next request.
+
+Pure: the same state gives the same request, in any process, at any time. The texts belong to the rules version.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from itertools import chain
+
+import msgspec
+
+from muse.event.conversation import ModelRequest
+from muse.fold.state import Agent, Session
+
+RULES_VERSION = 1
+
+
+class Builder(msgspec.Struct, frozen=True):
+    """A dialect's request builder: `name` stands in the log (`anthropic/1`), `build` gives the exact bytes."""
+
+    name: str
+    build: Callable[[ModelRequest], bytes]
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Everything that decisions depend on and that is code: the version, and a builder for each dialect."""
+
+    version: int
+    builders: Mapping[str, Builder]
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A request ready to be sent."""
+
+    builder: str
+    body: bytes
+    items: int
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the exact bytes, in hex."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+SYSTEM_PROMPT = """\
+You are a coding agent working in a person's repository through tools. Work on the task until it is done, then answer
+with a short account of what you did and what you checked.
+
+How to work:
+- Look before you change: read the files you are about to edit, and search rather than guess.
+- Make the smallest change that does the whole job, in the style of the code around it.
+- Run the project's own tests or checks after a change, and read what they say.
+- When a tool result says that something may or may not have happened, look at the real state before you go on.
+- When a person refuses a call, do not try it again unchanged.
+- Do not commit, push or change configuration outside the workspace unless you were asked to.\
+"""
+
+
+def system_prompt(state: Session) -> str:
+    """The whole system prompt of an agent spawned now."""
+    lines = [SYSTEM_PROMPT, "", f"Workspace: {state.workspace}"]
+    if state.git is not None:
+        lines.append(f"Git: branch {state.git.branch or '(none)'}, {state.git.changed} changed paths at the start")
+    if state.date:
+        lines.append(f"Date: {state.date}")
+    if state.mode == "plan":
+        lines.append("You are in plan mode: read and think, change nothing, and answer with a plan.")
+    for instruction in state.instructions:
+        lines += ["", f"Instructions from {instruction.path}:", instruction.text]
+        if instruction.cut:
+            lines.append("(cut here: the file is longer)")
+    return "\n".join(lines)
+
+
+def next_request(state: Session, agent: Agent, rules: Rules) -> Built:
+    """The request that the agent's next model call sends, steers included."""
+    settings = state.settings
+    assert settings is not None
+    builder = rules.builders[settings.dialect]
+    items = tuple(chain(agent.items, agent.steers))
+    request = ModelRequest(
+        model=agent.model or settings.model,
+        system=agent.system,
+        tools=agent.tools,
+        items=items,
+        output_tokens_max=settings.output_tokens_max,
+    )
+    return Built(builder.name, builder.build(request), len(items))

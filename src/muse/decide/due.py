@@ -1,0 +1,272 @@
+"""The rules: what may happen next, computed from state alone.
+
+`due` gives every decision that may be taken now. The owner appends them, and the fold of each changes what is due, until
+nothing is. A verifier derives them again from the log: each recorded decision must be due just before it.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import msgspec
+
+from muse.decide import approval, policy
+from muse.decide.context import Rules, next_request, system_prompt
+from muse.decide.paths import named_path
+from muse.event.content import RecoveryClass, Settings, ToolSpec
+from muse.event.kinds import (
+    AgentSpawned,
+    ApprovalDecided,
+    ApprovalRequested,
+    BudgetReached,
+    EffectDoubted,
+    ModelRequested,
+    SessionClosed,
+    TimerSet,
+    ToolStarted,
+)  # fmt: skip
+from muse.fold.state import Agent, ModelCall, Session, ToolRun
+
+RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeout", "cut", "garbage"})
+"""Failures of a model attempt after which the same request may be sent again."""
+
+BACKOFF_MAX_MS = 60_000
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A decision that may be taken now: its agent, the seq that led to it, and its body (without `observed`).
+    `request` carries the bytes of a model request, so that they are built once."""
+
+    agent: str
+    cause: int
+    body: msgspec.Struct
+    request: bytes = b""
+
+
+def due(state: Session, agents: Iterable[str], rules: Rules) -> list[Due]:
+    """The decisions due now for these agents and for the session itself, in a fixed order."""
+    if state.settings is None or state.unknown:
+        return []
+    if "main" not in state.agents:
+        return [_spawn_main(state)]
+    found = [
+        one
+        for agent_id in sorted(agents)
+        if (agent := state.agents.get(agent_id))
+        for one in _agent(state, agent, rules)
+    ]
+    if not found:
+        found = list(_close(state))
+    return found
+
+
+def _spawn_main(state: Session) -> Due:
+    body = AgentSpawned(
+        system=system_prompt(state), tools=tuple(tool.name for tool in state.tools), workspace=state.workspace
+    )
+    return Due("main", state.seq, body)
+
+
+def _agent(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
+    assert state.settings is not None
+    yield from _doubts(state, agent)
+    if not agent.turn or agent.paused:
+        return
+    for run in agent.batch:
+        yield from _tool(state, agent, run)
+    if not agent.batch and not agent.ending:
+        yield from _model(state, agent, rules)
+
+
+def _doubts(state: Session, agent: Agent) -> Iterator[Due]:
+    for run in agent.batch:
+        if run.phase == "running" and run.epoch < state.epoch:
+            yield Due(agent.id, run.intent, EffectDoubted(call=run.key, attempt=run.attempt, recovery=run.recovery))
+    call = agent.call
+    if call is not None and call.phase == "running" and call.epoch < state.epoch:
+        yield Due(agent.id, call.intent, EffectDoubted(call=call.key, attempt=call.attempt, recovery="repeatable"))
+
+
+def _tool(state: Session, agent: Agent, run: ToolRun) -> Iterator[Due]:
+    settings = state.settings
+    assert settings is not None
+    if run.phase == "new" and not agent.ending:
+        yield from _judged(state, agent, run)
+    elif run.phase == "asked":
+        yield from _asked(state, agent, run, settings)
+    elif run.phase in ("approved", "retry") and _may_start(agent, run, settings):
+        yield _start(state, agent, run)
+
+
+def _judged(state: Session, agent: Agent, run: ToolRun) -> Iterator[Due]:
+    verdict = judge(state, agent, run)
+    assert state.settings is not None
+    if verdict.decision == "deny":
+        yield Due(agent.id, run.cause, ApprovalDecided(call=run.key, decision="deny", by="rule", rule=verdict.rule))
+    elif verdict.decision == "ask":
+        text = approval.shown(run.tool, run.args)
+        body = ApprovalRequested(
+            call=run.key,
+            tool=run.tool,
+            shown=text,
+            shown_sha256=approval.digest(text),
+            rule=verdict.rule,
+            remember=verdict.remember,
+        )
+        yield Due(agent.id, run.cause, body)
+    elif _may_start(agent, run, state.settings):
+        yield _start(state, agent, run, verdict.rule)
+
+
+def _asked(state: Session, agent: Agent, run: ToolRun, settings: Settings) -> Iterator[Due]:
+    if run.timed_out:
+        body = ApprovalDecided(call=run.key, decision="deny", by="timeout", request=run.request)
+        yield Due(agent.id, run.cause, body)
+        return
+    verdict = judge(state, agent, run)
+    if verdict.decision == "allow":
+        body = ApprovalDecided(call=run.key, decision="allow", by="rule", request=run.request, rule=verdict.rule)
+        yield Due(agent.id, state.seq, body)
+        return
+    key = f"approval:{run.key}"
+    if settings.approval_timeout_seconds and key not in state.timers:
+        yield Due(agent.id, run.request, TimerSet(key=key, duration_ms=settings.approval_timeout_seconds * 1000))
+
+
+def _may_start(agent: Agent, run: ToolRun, settings: Settings) -> bool:
+    """Within the parallel limit; and in order with earlier calls of the batch where one of the two edits files."""
+    mine = recovery_of(agent, run)
+    running = 0
+    before = True
+    for other in agent.batch:
+        if other is run:
+            before = False
+        elif other.phase != "done":
+            if before and "reconcilable" in (mine, recovery_of(agent, other)):
+                return False
+            running += other.phase in ("running", "doubted", "settling")
+    return running < settings.parallel_tools_max
+
+
+def _start(state: Session, agent: Agent, run: ToolRun, rule: str = "") -> Due:
+    body = ToolStarted(
+        call=run.key,
+        attempt=run.attempt + 1,
+        tool=run.tool,
+        args=run.args,
+        recovery=recovery_of(agent, run),
+        allowed_by=rule or run.allowed_by,
+        approval=run.approval,
+    )
+    return Due(agent.id, run.cause, body)
+
+
+def _model(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
+    call, settings = agent.call, state.settings
+    assert settings is not None
+    if call is None:
+        if agent.calls_max and agent.calls_in_turn >= agent.calls_max:
+            yield Due(agent.id, agent.cause, BudgetReached(limit="model_calls", value=agent.calls_in_turn))
+        else:
+            yield _request(state, agent, rules, f"{agent.id}/{agent.next_n}", 1, agent.cause)
+    elif call.phase == "retry":
+        yield _request(state, agent, rules, call.key, call.attempt + 1, call.cause)
+    elif call.phase == "failed" and may_retry(call, settings) and f"retry:{call.key}" not in state.timers:
+        yield Due(agent.id, call.cause, TimerSet(key=f"retry:{call.key}", duration_ms=backoff_ms(call, settings)))
+
+
+def _request(state: Session, agent: Agent, rules: Rules, key: str, attempt: int, cause: int) -> Due:
+    assert state.settings is not None
+    built = next_request(state, agent, rules)
+    body = ModelRequested(
+        call=key,
+        attempt=attempt,
+        provider=state.settings.provider,
+        model=agent.model or state.settings.model,
+        builder=built.builder,
+        items=built.items,
+        request_sha256=built.sha256,
+        request_bytes=len(built.body),
+    )
+    return Due(agent.id, cause, body, built.body)
+
+
+def _close(state: Session) -> Iterator[Due]:
+    """When nothing runs and nothing is due, and a person has spoken at least once, the session closes."""
+    assert state.settings is not None
+    main = state.agents["main"]
+    if state.closed or not state.prompts:
+        return
+    for agent_id in state.active:
+        if not stuck(state.agents[agent_id], state):
+            return
+    if main.turn and main.call is not None:
+        outcome, reason = "provider", f"{main.call.failure}: {main.call.message}"
+    elif main.turn:
+        outcome, reason = "budget", main.reason
+    else:
+        outcome, reason = main.outcome or "done", main.reason
+    yield Due("main", main.cause, msgspec.convert({"outcome": outcome, "reason": reason}, SessionClosed))
+
+
+def stuck(agent: Agent, state: Session) -> bool:
+    """In a turn that cannot go on by itself: the provider failed for good, or a limit was reached."""
+    assert state.settings is not None
+    if agent.ending == "budget":
+        return True
+    call = agent.call
+    return call is not None and call.phase == "failed" and not may_retry(call, state.settings)
+
+
+def may_retry(call: ModelCall, settings: Settings) -> bool:
+    """Whether a failed attempt is followed by another."""
+    return call.failure in RETRYABLE and call.failures < settings.model_attempts_max
+
+
+def backoff_ms(call: ModelCall, settings: Settings) -> int:
+    """The wait before the next attempt: doubling from `retry_base_ms`, capped, up to a quarter longer by the jitter
+    that the failure recorded; what the provider asked for where that is longer."""
+    doubled = min(settings.retry_base_ms << (call.failures - 1), BACKOFF_MAX_MS)
+    jittered = doubled + doubled * call.jitter_permille // 4000
+    return max(jittered, call.retry_after_ms or 0)
+
+
+def recovery_of(agent: Agent, run: ToolRun) -> RecoveryClass:
+    """The recovery class of a tool use; one that cannot run at all is `pure`."""
+    spec = spec_of(agent, run.tool)
+    return spec.recovery if spec is not None and approval.parsed(run.args) is not None else "pure"
+
+
+def spec_of(agent: Agent, tool: str) -> ToolSpec | None:
+    """The specification of a tool that this agent has."""
+    return next((spec for spec in agent.tools if spec.name == tool), None)
+
+
+def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
+    """What the permission rules say of a tool use."""
+    spec, args = spec_of(agent, run.tool), approval.parsed(run.args)
+    if spec is None or args is None:
+        return policy.Verdict(
+            decision="allow", rule="nothing can run: no such tool, or arguments that are no JSON object", remember=""
+        )
+    path, outside = named_path(args, state.workspace) if spec.recovery in ("pure", "reconcilable") else ("", False)
+    request = policy.Request(
+        tool=run.tool,
+        recovery_class=spec.recovery,
+        args=args,
+        paths=(path,) if path else (),
+        writes=spec.writes,
+        outside=outside,
+    )
+    return policy.judge(request, _policy(state.mode, state.allow, state.ask, state.deny, state.remembered))
+
+
+@lru_cache(maxsize=64)
+def _policy(
+    mode: str, allow: tuple[str, ...], ask: tuple[str, ...], deny: tuple[str, ...], remembered: tuple[str, ...]
+) -> policy.Policy:
+    def parse(texts: tuple[str, ...]) -> tuple[policy.Rule, ...]:
+        return tuple(policy.parse_rule(text) for text in texts)
+
+    return policy.Policy(
+        mode=policy.parse_mode(mode), allow=parse(allow), ask=parse(ask), deny=parse(deny), remembered=parse(remembered)
+    )

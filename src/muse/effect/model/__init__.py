@@ -1,0 +1,1 @@
+"""Model providers: one file a wire dialect."""

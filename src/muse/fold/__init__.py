@@ -1,0 +1,1 @@
+"""WHAT IS TRUE NOW: state computed from events, and only from them."""

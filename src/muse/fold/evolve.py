@@ -1,0 +1,387 @@
+"""What is true after an event: `evolve(state, event)`, pure and in constant time for one event.
+
+One function an event type, in a table. Events of other rooms' making (imports, forks) that change nothing here are
+listed as such; a type that this build does not know is noted, because a session that holds one must not be continued.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from muse.event.content import Usage
+from muse.event.conversation import Answered, Said
+from muse.event.envelope import Event, Unknown
+from muse.event.kinds import (
+    KINDS,
+    AgentContinued,
+    AgentPaused,
+    AgentSpawned,
+    AgentSteered,
+    ApprovalDecided,
+    ApprovalRequested,
+    BudgetRaised,
+    BudgetReached,
+    CancelRequested,
+    EffectDoubted,
+    EffectReconciled,
+    ModelChanged,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    PolicyChanged,
+    SessionClosed,
+    SessionOpened,
+    TimerFired,
+    TimerSet,
+    ToolFinished,
+    ToolStarted,
+    UserPrompted,
+)  # fmt: skip
+from muse.fold import turns
+from muse.fold.state import Agent, ModelCall, Session, Timer, ToolRun, Undo, touch
+
+
+def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
+    """Fold one event into `state`, in place. Returns the agents for which something new may have become due.
+
+    `event.seq` must be `state.seq + 1`. With `undo`, everything is saved that `undone` needs.
+    """
+    assert event.seq == state.seq + 1, f"event {event.seq} folded after {state.seq}"
+    if undo is not None:
+        touch(undo, state, event.agent)
+    state.seq = event.seq
+    kind = KINDS.get(event.type)
+    if kind is None or isinstance(event.body, Unknown):
+        state.unknown.append(f"{event.type} v{event.v} (#{event.seq})")
+        return set()
+    state.closed = False
+    if kind.origin != "command":
+        state.clean = False
+    handler = _HANDLERS.get(type(event.body))
+    if handler is None:
+        return set()
+    if undo is not None and event.type == "session.opened":
+        for agent_id in state.agents:
+            touch(undo, state, agent_id)
+    woken = handler(state, event, event.body)
+    for agent_id in woken:
+        agent = state.agents.get(agent_id)
+        if agent is not None and agent.turn:
+            state.active.add(agent_id)
+        else:
+            state.active.discard(agent_id)
+    return woken
+
+
+def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
+    first = state.settings is None
+    state.epoch, state.rules, state.workspace = event.epoch, body.rules, body.workspace
+    state.git, state.settings, state.tools = body.git, body.settings, body.tools
+    state.name = body.name or state.name
+    if first:
+        state.date, state.instructions = body.date, body.instructions
+    if body.settings.mode:
+        state.mode = body.settings.mode
+    rules = body.settings.permissions
+    state.allow, state.ask, state.deny = rules.allow, rules.ask, rules.deny
+    for agent in state.agents.values():
+        _reopened(state, agent, event.seq, body.settings.model_calls_max)
+        agent.tools = tuple(spec for spec in body.tools if spec.name in {tool.name for tool in agent.tools})
+    return set(state.agents) | {event.agent}
+
+
+def _reopened(state: Session, agent: Agent, seq: int, calls_max: int) -> None:
+    """What had given up gets another chance when a person opens the session again; what waits goes on waiting."""
+    call = agent.call
+    if call is not None and call.phase == "failed" and f"retry:{call.key}" not in state.timers:
+        call.phase, call.failures, call.cause = "retry", 0, seq
+    agent.calls_max = calls_max
+    if agent.ending == "budget":
+        agent.ending, agent.calls_in_turn = "", 0
+
+
+def _closed(state: Session, event: Event, body: SessionClosed) -> set[str]:
+    state.closed, state.clean = True, True
+    state.outcome, state.reason = body.outcome, body.reason
+    return set()
+
+
+def _spawned(state: Session, event: Event, body: AgentSpawned) -> set[str]:
+    names = set(body.tools)
+    limit = state.settings.model_calls_max if state.settings else 0
+    agent = Agent(
+        id=event.agent,
+        parent=body.parent,
+        system=body.system,
+        model=body.model,
+        tools=tuple(spec for spec in state.tools if spec.name in names),
+        cause=event.seq,
+        calls_max=limit,
+    )
+    state.agents[event.agent] = agent
+    if event.agent == "main":
+        for said in state.early:
+            turns.prompt(state, agent, said)
+        state.early = ()
+    return {event.agent}
+
+
+def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
+    said = Said(seq=event.seq, text=body.text, source="prompt")
+    state.prompts += 1
+    agent = state.agents.get(event.agent)
+    if agent is None:
+        if event.agent == "main":
+            state.early = (*state.early, said)
+        return {event.agent}
+    agent.cause = event.seq
+    if agent.turn and body.delivery == "steer":
+        agent.steers.append(msgspec.structs.replace(said, source="steer"))
+        return {event.agent}
+    if agent.turn and body.delivery == "replace":
+        agent.queue.insert(0, said)
+        turns.cancel(state, agent, event.seq, "the user gave a new prompt instead")
+        return {event.agent}
+    turns.prompt(state, agent, said)
+    return {event.agent}
+
+
+def _steered(state: Session, event: Event, body: AgentSteered) -> set[str]:
+    agent = state.agents.get(event.agent)
+    if agent is None:
+        return set()
+    agent.cause = event.seq
+    said = Said(seq=event.seq, text=body.text, source="steer")
+    if agent.turn:
+        agent.steers.append(said)
+    else:
+        turns.prompt(state, agent, said)
+    return {event.agent}
+
+
+def _cancelled(state: Session, event: Event, body: CancelRequested) -> set[str]:
+    agent = state.agents.get(event.agent)
+    if agent is None:
+        return set()
+    why = body.why or "the user cancelled it"
+    if body.target == "call":
+        turns.cancel_call(state, agent, body.call, event.seq, why)
+        return {event.agent}
+    if body.target in ("agent", "tree"):
+        agent.queue.clear()
+    turns.cancel(state, agent, event.seq, why)
+    return {event.agent}
+
+
+def _paused(state: Session, event: Event, body: AgentPaused) -> set[str]:
+    if agent := state.agents.get(event.agent):
+        agent.paused = True
+    return {event.agent}
+
+
+def _continued(state: Session, event: Event, body: AgentContinued) -> set[str]:
+    if agent := state.agents.get(event.agent):
+        agent.paused, agent.cause = False, event.seq
+    return {event.agent}
+
+
+def _model_requested(state: Session, event: Event, body: ModelRequested) -> set[str]:
+    agent = state.agents[event.agent]
+    agent.items.extend(agent.steers)
+    agent.steers.clear()
+    previous = agent.call
+    agent.call = ModelCall(
+        key=body.call,
+        phase="running",
+        attempt=body.attempt,
+        epoch=event.epoch,
+        intent=event.seq,
+        cause=event.seq,
+        failures=previous.failures if previous else 0,
+    )
+    if previous is None:
+        agent.next_n += 1
+        agent.calls_in_turn += 1
+    return {event.agent}
+
+
+def _model_responded(state: Session, event: Event, body: ModelResponded) -> set[str]:
+    agent = state.agents[event.agent]
+    cancelling = agent.call is not None and agent.call.cancelling
+    agent.call, agent.cause = None, event.seq
+    agent.usage = _added(agent.usage, body.usage)
+    agent.steps += 1
+    agent.items.append(Answered(seq=event.seq, call=body.call, blocks=body.blocks))
+    for block in body.blocks:
+        if block.kind == "tool_use":
+            key = f"{agent.id}/{agent.next_n}"
+            agent.next_n += 1
+            agent.batch.append(ToolRun(key=key, use=block.id, tool=block.name, args=block.args, cause=event.seq))
+    if cancelling:
+        turns.cancel(state, agent, event.seq, "the user cancelled the turn")
+    elif not agent.batch:
+        turns.answered(agent, body.stop)
+    return {event.agent}
+
+
+def _model_failed(state: Session, event: Event, body: ModelFailed) -> set[str]:
+    agent = state.agents[event.agent]
+    call = agent.call
+    if call is None:
+        return set()
+    if call.cancelling or body.failure == "cancelled":
+        agent.call = None
+        turns.interrupted(agent, event.seq, body.partial)
+        return {event.agent}
+    call.phase, call.cause, call.failure, call.message = "failed", event.seq, body.failure, body.message
+    call.failures += 1
+    call.retry_after_ms, call.jitter_permille = body.retry_after_ms, body.jitter_permille
+    return {event.agent}
+
+
+def _model_changed(state: Session, event: Event, body: ModelChanged) -> set[str]:
+    if state.settings is not None:
+        state.settings = msgspec.structs.replace(
+            state.settings, provider=body.provider, dialect=body.dialect, model=body.model
+        )
+    return set()
+
+
+def _tool_started(state: Session, event: Event, body: ToolStarted) -> set[str]:
+    run = state.run(body.call)
+    assert run is not None, f"tool.started for {body.call}, which is not open"
+    run.phase, run.attempt, run.epoch, run.intent, run.cause = (
+        "running",
+        body.attempt,
+        event.epoch,
+        event.seq,
+        event.seq,
+    )
+    run.recovery, run.observed, run.allowed_by = body.recovery, body.observed, body.allowed_by
+    return {event.agent}
+
+
+def _tool_finished(state: Session, event: Event, body: ToolFinished) -> set[str]:
+    run = state.run(body.call)
+    if run is None or run.phase == "done":
+        return set()
+    agent = state.agents[event.agent]
+    agent.cause = run.cause = event.seq
+    agent.steps += 1
+    assert isinstance(body.text, str), "the text that a model reads is bounded and stands in the body"
+    turns.finish(state, agent, run, body.text, error=body.status != "ok")
+    return {event.agent}
+
+
+def _approval_requested(state: Session, event: Event, body: ApprovalRequested) -> set[str]:
+    run = state.run(body.call)
+    assert run is not None, f"approval.requested for {body.call}, which is not open"
+    run.phase, run.request, run.cause = "asked", event.seq, event.seq
+    state.approvals[event.seq] = body.call
+    return {event.agent}
+
+
+def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> set[str]:
+    run = state.run(body.call)
+    if run is None or run.phase not in ("new", "asked") or body.request != run.request:
+        return set()
+    state.approvals.pop(run.request, None)
+    state.timers.pop(f"approval:{run.key}", None)
+    agent = state.agents[event.agent]
+    agent.cause = run.cause = event.seq
+    if body.remember and body.decision == "allow":
+        state.remembered = (*state.remembered, body.remember)
+    if body.decision == "allow":
+        run.phase, run.approval = "approved", event.seq
+        return {event.agent}
+    if body.by == "timeout":
+        turns.unanswered(state, agent, run)
+    else:
+        turns.finish(state, agent, run, turns.refusal(body), error=True)
+    return {event.agent}
+
+
+def _policy_changed(state: Session, event: Event, body: PolicyChanged) -> set[str]:
+    state.mode = body.mode or state.mode
+    state.allow, state.ask, state.deny = state.allow + body.allow, state.ask + body.ask, state.deny + body.deny
+    return set(state.agents)
+
+
+def _doubted(state: Session, event: Event, body: EffectDoubted) -> set[str]:
+    run = state.run(body.call)
+    if run is not None:
+        run.phase, run.cause = "doubted", event.seq
+    elif (agent := state.agents.get(event.agent)) and agent.call and agent.call.key == body.call:
+        agent.call.phase, agent.call.cause = "doubted", event.seq
+    return {event.agent}
+
+
+def _reconciled(state: Session, event: Event, body: EffectReconciled) -> set[str]:
+    run = state.run(body.call)
+    agent = state.agents[event.agent]
+    if run is None:
+        if agent.call is not None and agent.call.key == body.call:
+            agent.call.phase, agent.call.cause = "retry", event.seq
+            if agent.call.cancelling:
+                agent.call = None
+                turns.interrupted(agent, event.seq, "")
+        return {event.agent}
+    run.cause = event.seq
+    if body.verdict == "attached":
+        run.phase, run.epoch = "running", event.epoch
+    elif body.verdict in ("not_done", "retried"):
+        run.phase = "retry"
+        if run.cancelling:
+            turns.finish(state, agent, run, turns.NEVER_STARTED.format(why="it was cancelled"), error=True)
+    else:
+        run.phase = "settling"
+    return {event.agent}
+
+
+def _budget_reached(state: Session, event: Event, body: BudgetReached) -> set[str]:
+    agent = state.agents[event.agent]
+    agent.ending, agent.cause = "budget", event.seq
+    agent.reason = f"{body.limit} reached {body.value}"
+    return {event.agent}
+
+
+def _budget_raised(state: Session, event: Event, body: BudgetRaised) -> set[str]:
+    agent = state.agents.get(event.agent)
+    if agent is not None and body.limit == "model_calls":
+        agent.calls_max, agent.ending, agent.cause = body.value, "", event.seq
+    return {event.agent}
+
+
+def _timer_set(state: Session, event: Event, body: TimerSet) -> set[str]:
+    state.timers[body.key] = Timer(
+        key=body.key, agent=event.agent, duration_ms=body.duration_ms, until=body.until, seq=event.seq
+    )
+    return {event.agent}
+
+
+def _timer_fired(state: Session, event: Event, body: TimerFired) -> set[str]:
+    state.timers.pop(body.key, None)
+    what, _, key = body.key.partition(":")
+    agent = state.agents.get(event.agent)
+    if what == "approval" and (run := state.run(key)) is not None and run.phase == "asked":
+        run.timed_out, run.cause = True, event.seq
+    elif what == "retry" and agent and agent.call and agent.call.key == key and agent.call.phase == "failed":
+        agent.call.phase, agent.call.cause = "retry", event.seq
+    return {event.agent}
+
+
+def _added(a: Usage, b: Usage) -> Usage:
+    return Usage(**{name: getattr(a, name) + getattr(b, name) for name in Usage.__struct_fields__})
+
+
+_HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
+    SessionOpened: _opened, SessionClosed: _closed, AgentSpawned: _spawned, UserPrompted: _prompted,
+    AgentSteered: _steered, CancelRequested: _cancelled, AgentPaused: _paused, AgentContinued: _continued,
+    ModelRequested: _model_requested, ModelResponded: _model_responded, ModelFailed: _model_failed,
+    ModelChanged: _model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
+    ApprovalRequested: _approval_requested, ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed,
+    EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: _budget_reached,
+    BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired,
+}  # fmt: skip
+"""Types not in this table change no state."""

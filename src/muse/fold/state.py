@@ -1,0 +1,182 @@
+"""The state of a session: everything that is computed from its events, and nothing else.
+
+Nobody outside the fold changes it; inside, it changes in place, so that an event costs what it touches and not what
+exists. Transcripts only grow. All of it can be written as one checkpoint and read back equal.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
+from muse.event.conversation import Said, TranscriptItem
+
+STATE_VERSION = 1
+"""Of the checkpoint format and of the fold that made it: raise it when either changes."""
+
+ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
+ModelPhase = Literal["running", "doubted", "settling", "failed", "retry"]
+
+
+class ModelCall(msgspec.Struct, kw_only=True):
+    """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch."""
+
+    key: str
+    phase: ModelPhase
+    attempt: int
+    epoch: int
+    intent: int
+    cause: int
+    failures: int = 0
+    failure: str = ""
+    message: str = ""
+    retry_after_ms: int | None = None
+    jitter_permille: int = 0
+    cancelling: bool = False
+
+
+class ToolRun(msgspec.Struct, kw_only=True):
+    """One tool use of the last response: from the model's words to its one result."""
+
+    key: str
+    use: str
+    tool: str
+    args: str
+    phase: ToolPhase = "new"
+    attempt: int = 0
+    epoch: int = 0
+    intent: int = 0
+    cause: int = 0
+    recovery: RecoveryClass = "opaque"
+    observed: Observed = Observed()
+    request: int = 0
+    approval: int = 0
+    allowed_by: str = ""
+    timed_out: bool = False
+    cancelling: bool = False
+    text: str = ""
+    error: bool = False
+
+
+class Agent(msgspec.Struct, kw_only=True):
+    """One lane. `items` is the transcript; `batch` the tool uses of the last response until all have a result."""
+
+    id: str
+    parent: str = ""
+    system: str = ""
+    model: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    items: list[TranscriptItem] = []
+    steers: list[Said] = []
+    queue: list[Said] = []
+    batch: list[ToolRun] = []
+    call: ModelCall | None = None
+    next_n: int = 1
+    turn: bool = False
+    ending: str = ""
+    outcome: str = ""
+    reason: str = ""
+    paused: bool = False
+    stopped: bool = False
+    calls_in_turn: int = 0
+    calls_max: int = 0
+    cause: int = 0
+    usage: Usage = Usage()
+    steps: int = 0
+
+    def saved(self) -> "Agent":
+        """A copy that a speculative fold can be undone with; the transcript is shared and cut back by length."""
+        return msgspec.structs.replace(
+            self,
+            steers=list(self.steers),
+            queue=list(self.queue),
+            batch=[msgspec.structs.replace(run) for run in self.batch],
+            call=msgspec.structs.replace(self.call) if self.call else None,
+        )
+
+
+class Timer(msgspec.Struct, frozen=True, kw_only=True):
+    """A timer that has not fired. `until` (RFC 3339) overrides the duration."""
+
+    key: str
+    agent: str
+    duration_ms: int
+    until: str
+    seq: int
+
+
+class Session(msgspec.Struct, kw_only=True):
+    """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn."""
+
+    session: str
+    seq: int = 0
+    epoch: int = 0
+    name: str = ""
+    rules: int = 0
+    workspace: str = ""
+    git: Git | None = None
+    date: str = ""
+    settings: Settings | None = None
+    instructions: tuple[Instruction, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    mode: str = "default"
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    remembered: tuple[str, ...] = ()
+    agents: dict[str, Agent] = {}
+    active: set[str] = set()
+    timers: dict[str, Timer] = {}
+    approvals: dict[int, str] = {}
+    closed: bool = False
+    clean: bool = True
+    outcome: str = ""
+    reason: str = ""
+    prompts: int = 0
+    early: tuple[Said, ...] = ()
+    unknown: list[str] = []
+
+    def run(self, key: str) -> ToolRun | None:
+        """The open tool run with this key, if its agent still has it."""
+        agent = self.agents.get(key.partition("/")[0])
+        return next((run for run in agent.batch if run.key == key), None) if agent else None
+
+
+class Undo(msgspec.Struct):
+    """What is needed to take back a speculative fold: the session's own small parts, and touched agents."""
+
+    session: Session
+    agents: dict[str, tuple[Agent | None, int]] = {}
+
+
+def remember(state: Session) -> Undo:
+    """Begin a speculative fold of `state`; pass each agent to `touch` before it changes."""
+    return Undo(
+        msgspec.structs.replace(
+            state,
+            agents={},
+            active=set(state.active),
+            timers=dict(state.timers),
+            approvals=dict(state.approvals),
+            unknown=list(state.unknown),
+        )
+    )
+
+
+def touch(undo: Undo, state: Session, agent_id: str) -> None:
+    """Save an agent before its first change since `remember`."""
+    if agent_id not in undo.agents:
+        agent = state.agents.get(agent_id)
+        undo.agents[agent_id] = (agent.saved(), len(agent.items)) if agent else (None, 0)
+
+
+def undone(undo: Undo, state: Session) -> Session:
+    """The state as it was at `remember`. The given `state` must not be used again."""
+    agents = state.agents
+    for agent_id, (agent, length) in undo.agents.items():
+        if agent is None:
+            agents.pop(agent_id, None)
+        else:
+            del agent.items[length:]
+            agents[agent_id] = agent
+    return msgspec.structs.replace(undo.session, agents=agents)

@@ -1,0 +1,1 @@
+"""WHO MAKES IT HAPPEN: joins log, fold, rules and effects."""

@@ -1,0 +1,1 @@
+"""Shipped for others: store conformance, wire servers, fault injection."""

@@ -1,0 +1,1 @@
+"""FRONT DOORS: submit commands and show views; they hold no rule."""

@@ -1,0 +1,1 @@
+"""HOW IT IS SHOWN: pure functions from events to rows and text."""
