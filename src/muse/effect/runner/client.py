@@ -1,0 +1,405 @@
+"""The host's side of a runner: start commands, wait for their end, look after a crash what became of them.
+
+Questions about the past (`inspect`) are answered from the files alone; `start`, `wait` and `cancel` talk to the supervisor
+and start one when there is none. Connections belong to no task: each request takes one from a small pool. This module
+knows the files and the socket, not the log.
+"""
+
+import json
+import os
+import secrets
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from muse.errors import Fenced
+from muse.effect.runner import files, processes
+from muse.effect.runner.protocol import (
+    Accepted,
+    Attempt,
+    CommandLost,
+    CommandSpec,
+    Exit,
+    Exited,
+    Lost,
+    NeverAccepted,
+    Running,
+    RunnerDamaged,
+    RunnerUnavailable,
+    StartRefused,
+    accepted_from,
+    exit_from,
+)
+
+PROTOCOL = 1
+READY_SECONDS = 10.0
+"""How long a supervisor may take to be reachable."""
+ANSWER_SECONDS = 30.0
+"""How long it may take to answer (a wait for an exit has no limit)."""
+RETRY_SECONDS = 0.02
+ANSWER_BYTES_MAX = 16 << 20
+IDLE_CONNECTIONS_MAX = 8
+SOCKET_PATH_BYTES_MAX = 100
+LOG_TAIL_BYTES = 2000
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
+
+
+class _Gone(Exception):
+    """The connection ended before the answer came."""
+
+
+class _Connection:
+    """One connection to the supervisor; used by one request at a time."""
+
+    def __init__(self, stream: anyio.abc.SocketStream) -> None:
+        self.stream = stream
+        self._lines = BufferedByteReceiveStream(stream)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        try:
+            await self.stream.send(json.dumps(message).encode("ascii") + b"\n")
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise _Gone from error
+
+    async def receive(self) -> dict[str, Any]:
+        try:
+            line = await self._lines.receive_until(b"\n", ANSWER_BYTES_MAX)
+        except (anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise _Gone from error
+        except anyio.DelimiterNotFound as error:
+            raise RunnerUnavailable("the runner answered with too long a line") from error
+        answer = json.loads(line)
+        assert isinstance(answer, dict)
+        return answer
+
+
+class Runner:
+    """A session's runner, as the owner with `epoch` sees it. `run_dir` is made (0700) when it is missing."""
+
+    def __init__(self, run_dir: Path, epoch: int, *, idle_seconds: float = 30.0) -> None:
+        self.run_dir = run_dir.absolute()
+        self.epoch = epoch
+        self._idle_seconds = idle_seconds
+        self._idle: list[_Connection] = []
+        self._spawning = anyio.Lock()
+        self._umask = _umask()
+
+    async def start(self, spec: CommandSpec) -> Accepted:
+        """Start a command; returns when its acceptance is durable, before it is executed.
+
+        Raises StartRefused (reason `exists` when this call and attempt was accepted before), Fenced, RunnerUnavailable.
+        """
+        request = self._request("start") | _plain(spec) | {"request": secrets.token_hex(8)}
+        if spec.umask is None:
+            request["umask"] = self._umask
+        for _ in range(2):
+            try:
+                answer = await self._ask(request)
+                return self._accepted(answer, request["request"])
+            except _Gone:
+                continue  # the same request again: if the first one was accepted, it is recognised as ours
+        raise RunnerUnavailable(f"the runner in {self.run_dir} died twice while it was asked to start {spec.call}")
+
+    async def wait(self, call: str, attempt: int) -> Exit:
+        """How the command ended, at once or when it does. Raises CommandLost, StartRefused when it never was accepted."""
+        while True:
+            match self.inspect(call, attempt):
+                case Exited(exit=exit):
+                    return exit
+                case Lost():
+                    raise CommandLost(f"how {call} (attempt {attempt}) ended is unknown: its keeper died")
+                case NeverAccepted():
+                    raise StartRefused(f"{call} (attempt {attempt}) was never started", reason="never_accepted")
+                case Running():
+                    await self._attached(call, attempt)
+
+    async def cancel(self, call: str, attempt: int) -> None:
+        """End the command and all that descends from it, also what it left running; returns when it has ended."""
+        try:
+            answer = await self._ask(self._request("cancel") | {"call": call, "attempt": attempt})
+        except _Gone:
+            answer = await self._ask_again(self._request("cancel") | {"call": call, "attempt": attempt})
+        self._raise_refusal(answer)
+        match self.inspect(call, attempt):
+            case Running():
+                await self.wait(call, attempt)
+            case Lost(accepted=accepted, command_alive=True):
+                _kill_group(accepted)
+            case _:
+                pass
+
+    def inspect(self, call: str, attempt: int) -> Attempt:
+        """What the files say, and whether the processes named in them live. Raises RunnerDamaged."""
+        folder = files.call_folder(str(self.run_dir), call, attempt)
+        found = _read(os.path.join(folder, files.ACCEPTED))
+        if found is None:
+            return NeverAccepted()
+        accepted = accepted_from(found)
+        living = _is_living(accepted.keeper)  # asked before `exit` is read: it may write that and end in between
+        exited = _read(os.path.join(folder, files.EXIT))
+        if exited is not None:
+            return Exited(accepted, exit_from(exited))
+        try:
+            output_bytes = os.path.getsize(os.path.join(folder, files.OUTPUT))
+        except FileNotFoundError:
+            output_bytes = 0
+        if living:
+            return Running(accepted, output_bytes)
+        return Lost(accepted, output_bytes, _is_living(accepted.command))
+
+    def output_path(self, call: str, attempt: int) -> Path:
+        """The spool: stdout and stderr in order, growing while the command runs."""
+        return Path(files.call_folder(str(self.run_dir), call, attempt), files.OUTPUT)
+
+    def discard(self, call: str, attempt: int) -> None:
+        """Delete the spool, once the result is durable elsewhere. What names processes still running stays until they end."""
+        folder = files.call_folder(str(self.run_dir), call, attempt)
+        found = _read(os.path.join(folder, files.ACCEPTED))
+        if found is not None and _is_living(accepted_from(found).keeper):
+            self.output_path(call, attempt).unlink(missing_ok=True)
+        elif os.path.isdir(folder):
+            shutil.rmtree(folder)
+
+    async def stop(self, *, kill: bool = False) -> None:
+        """End the supervisor. With `kill`, first everything that was started under it; without, commands go on."""
+        try:
+            answer = await self._ask(self._request("stop") | {"kill": kill})
+        except _Gone:
+            return
+        self._raise_refusal(answer)
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Disconnect. The supervisor and all commands go on."""
+        while self._idle:
+            await anyio.aclose_forcefully(self._idle.pop().stream)
+
+    # ---- requests
+
+    def _request(self, do: str) -> dict[str, Any]:
+        return {"do": do, "epoch": self.epoch}
+
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request, one answer, within ANSWER_SECONDS. Raises _Gone when the connection ended first."""
+        connection = self._idle.pop() if self._idle else await self._connect()
+        answered = False
+        try:
+            with anyio.fail_after(ANSWER_SECONDS):
+                await connection.send(request)
+                answer = await connection.receive()
+            answered = True
+            return answer
+        except TimeoutError as error:
+            raise RunnerUnavailable(
+                f"the runner in {self.run_dir} did not answer within {ANSWER_SECONDS:g} s",
+                hint="its process may be stopped: look at runner.log there",
+            ) from error
+        finally:
+            await self._put_back(connection, answered)
+
+    async def _ask_again(self, request: dict[str, Any]) -> dict[str, Any]:
+        await self.aclose()
+        try:
+            return await self._ask(request)
+        except _Gone as error:
+            raise RunnerUnavailable(f"the runner in {self.run_dir} died twice while it was asked") from error
+
+    async def _attached(self, call: str, attempt: int) -> None:
+        """Return when the supervisor says that the command ended, or when the connection ends."""
+        connection = self._idle.pop() if self._idle else await self._connect()
+        answered = False
+        try:
+            await connection.send(self._request("attach") | {"call": call, "attempt": attempt})
+            await connection.receive()
+            answered = True
+        except _Gone:
+            pass
+        finally:
+            await self._put_back(connection, answered)
+
+    async def _put_back(self, connection: _Connection, usable: bool) -> None:
+        if usable and len(self._idle) < IDLE_CONNECTIONS_MAX:
+            self._idle.append(connection)
+        else:
+            await anyio.aclose_forcefully(connection.stream)
+
+    def _accepted(self, answer: dict[str, Any], request: str) -> Accepted:
+        if answer["is"] == "refused" and answer["reason"] == "exists":
+            earlier = (answer.get("attempt") or {}).get("accepted")
+            if earlier is not None and earlier.get("request") == request:
+                return accepted_from(earlier)
+        self._raise_refusal(answer)
+        return accepted_from(answer["accepted"])
+
+    def _raise_refusal(self, answer: dict[str, Any]) -> None:
+        if answer["is"] != "refused":
+            return
+        detail, reason = str(answer["detail"]), str(answer["reason"])
+        if reason == "fenced":
+            raise Fenced(f"another process owns the session now: {detail}")
+        raise StartRefused(f"the runner refused: {detail}", reason=reason)
+
+    # ---- the connection
+
+    async def _connect(self) -> _Connection:
+        """A connection to the living supervisor, which is started when there is none. Raises Fenced, RunnerUnavailable."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            stream = await self._open()
+            if stream is None:
+                async with self._spawning:
+                    stream = await self._open()
+                    if stream is None:
+                        await anyio.to_thread.run_sync(
+                            partial(_spawn, self.run_dir, self._idle_seconds, deadline), abandon_on_cancel=False
+                        )
+                        stream = await self._open()
+            if stream is not None:
+                try:
+                    return await self._greeted(_Connection(stream))
+                except _Gone:
+                    pass  # it ended just now, being idle
+            await anyio.sleep(RETRY_SECONDS)
+        raise RunnerUnavailable(
+            f"the runner in {self.run_dir} is not reachable within {READY_SECONDS:g} s", hint=_log_tail(self.run_dir)
+        )
+
+    async def _greeted(self, connection: _Connection) -> _Connection:
+        """Raise the runner's epoch to ours, so that an earlier owner is fenced from here on."""
+        greeted = False
+        try:
+            with anyio.move_on_after(READY_SECONDS):
+                await connection.send(self._request("ping"))
+                answer = await connection.receive()
+                self._raise_refusal(answer)
+                if answer["protocol"] != PROTOCOL:
+                    raise RunnerUnavailable(
+                        f"the runner in {self.run_dir} speaks protocol {answer['protocol']}, this muse {PROTOCOL}",
+                        hint="it belongs to another version of muse and ends by itself when its commands have ended",
+                    )
+                greeted = True
+                return connection
+            raise _Gone
+        finally:
+            if not greeted:
+                await anyio.aclose_forcefully(connection.stream)
+
+    async def _open(self) -> anyio.abc.SocketStream | None:
+        path = os.fsencode(self.run_dir / files.SOCKET)
+        link = ""
+        try:
+            if len(path) >= SOCKET_PATH_BYTES_MAX:
+                link = tempfile.mkdtemp(prefix="muse-")
+                os.symlink(self.run_dir, os.path.join(link, "r"))
+                path = os.fsencode(os.path.join(link, "r", files.SOCKET))
+            return await anyio.connect_unix(path)
+        except (FileNotFoundError, ConnectionError, socket.timeout):
+            return None
+        finally:
+            if link:
+                os.unlink(os.path.join(link, "r"))
+                os.rmdir(link)
+
+
+def _spawn(run_dir: Path, idle_seconds: float, deadline: float) -> None:
+    """Start a supervisor and wait until it is ready, or says that another one is. Raises RunnerUnavailable."""
+    _make_folders(run_dir)
+    log = files.open_private(str(run_dir / files.LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_SUPERVISOR), str(run_dir), f"{idle_seconds}"]
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd="/", env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise RunnerUnavailable(f"the runner cannot be started: {error}") from error
+    finally:
+        os.close(log)
+    assert process.stdout is not None
+    with process.stdout as ready:
+        left = max(0.0, deadline - time.monotonic())
+        said = ready.readline() if select.select([ready], [], [], left)[0] else b""
+    try:
+        process.wait(timeout=max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if said not in (b"ready\n", b"taken\n"):
+        raise RunnerUnavailable(f"the runner in {run_dir} did not start", hint=_log_tail(run_dir))
+
+
+def _make_folders(run_dir: Path) -> None:
+    for folder in reversed([run_dir, *run_dir.parents]):
+        if not folder.is_dir():
+            files.make_folder(str(folder))
+    os.chmod(run_dir, 0o700)
+
+
+def _log_tail(run_dir: Path) -> str:
+    try:
+        text = (run_dir / files.LOG).read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+    except OSError:
+        text = ""
+    return f"{run_dir / files.LOG} says: {text}" if text else f"{run_dir / files.LOG} is empty"
+
+
+def _plain(spec: CommandSpec) -> dict[str, Any]:
+    """The spec as JSON values; whatever this process's encoding of file names is, the wire has UTF-8 with escapes."""
+    plain: dict[str, Any] = msgspec.structs.asdict(spec)
+    plain["argv"] = [_wire(text) for text in spec.argv]
+    plain["env"] = {_wire(name): _wire(value) for name, value in spec.env.items()}
+    plain["cwd"] = _wire(spec.cwd)
+    return plain
+
+
+def _wire(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "surrogateescape")
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        return files.read_json(path)
+    except ValueError as error:
+        raise RunnerDamaged(str(error)) from error
+
+
+def _is_living(who: Any) -> bool:
+    return processes.is_alive(who.pid, who.start_time, who.boot_id)
+
+
+def _kill_group(accepted: Accepted) -> None:
+    import signal
+
+    try:
+        os.killpg(accepted.command.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _umask() -> int:
+    """This process's umask, without changing it where the system can say it."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    value = os.umask(0o077)
+    os.umask(value)
+    return value

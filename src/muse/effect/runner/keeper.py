@@ -1,0 +1,411 @@
+"""The keeper: one small process per command. It starts the command, spools its output, ends it, and writes how it ended.
+
+A keeper is forked from the supervisor and needs nobody afterwards: host and supervisor may die, and the `exit` file is
+still written. It adopts every orphan of its command (`PR_SET_CHILD_SUBREAPER`), so it knows exactly what was left
+running and can end all of it. Output comes through a pipe and never as the spool itself, since a shell's
+`> /dev/stderr` would truncate a file. It knows nothing of sockets, epochs and other commands.
+
+Signals: SIGUSR1 asks it to end the command. HUP, INT, QUIT and TERM are ignored; at a shutdown the command gets its
+own, and the keeper writes down how it took it. Standard library only.
+"""
+
+import errno
+import json
+import os
+import select
+import signal
+import time
+from typing import Any, NoReturn
+
+from muse.effect.runner import files, processes
+
+CANCEL_SIGNAL = signal.SIGUSR1
+READ_BYTES = 1 << 16
+FINAL_DRAIN_BYTES_MAX = 1 << 20
+"""What is read after the command's end; more than a pipe holds, so only what others still write is cut."""
+SETTLE_SECONDS = 0.1
+"""After the end of the shell: time for its last children (`> >(tee log)`) to end before they count as left running."""
+KILL_ROUND_SECONDS = 0.05
+KILL_GIVE_UP_SECONDS = 5.0
+"""After SIGKILL: how long until a process that does not go (stuck in the kernel) is reported instead."""
+LEFT_RUNNING_MAX = 64
+"""How many processes left running are named."""
+EXIT_TRIES_MAX = 600
+EXIT_RETRY_SECONDS = 1.0
+"""A full disk may delay the `exit` file; after that many tries the attempt is lost."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_RESTORED = (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, CANCEL_SIGNAL)
+_NOT_FOUND = 127
+_NOT_EXECUTABLE = 126
+
+
+def become_subreaper() -> bool:
+    """Let orphans below this process become its children. False where the system cannot do it."""
+    try:
+        import ctypes  # slow to import: loaded after the supervisor is ready
+
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def keep(folder: str, spec: dict[str, Any], report_fd: int) -> NoReturn:
+    """Run one accepted command to its end, in a process of its own. Writes `accepted`, `refused …`, `exited` lines."""
+    status = 1
+    try:
+        _close_all_but(report_fd)
+        os.set_blocking(report_fd, False)
+        Keeper(folder, spec, report_fd).run()
+        status = 0
+    except OSError as error:
+        _report(report_fd, f"refused {error}")
+        raise
+    finally:
+        if status:
+            import traceback
+
+            traceback.print_exc()
+        os._exit(status)
+
+
+class Keeper:
+    """State of one command; `run` is its whole life."""
+
+    def __init__(self, folder: str, spec: dict[str, Any], report_fd: int) -> None:
+        self.folder = folder
+        self.spec = spec
+        self.report_fd = report_fd
+        self.pid = 0
+        self.wait_status: int | None = None
+        self.has_others = False
+        self.cancel_asked = False
+        self.ending = ""
+        self.spool_error = ""
+        self.output_bytes = 0
+        self.output_open = True
+        self.output_bytes_max = int(spec["output_bytes_max"])
+        self.deadline: float | None = None
+        self.settle_at: float | None = None
+        self.kill_at = 0.0
+        self.give_up_at = 0.0
+        self.ended_at = 0.0
+
+    def run(self) -> None:
+        """Start, watch, write the exit, and stay as the parent of what was left running."""
+        self._watch_signals()
+        self.subreaper = become_subreaper()
+        files.make_folder(os.path.dirname(self.folder))
+        files.make_folder(self.folder)
+        spool = os.path.join(self.folder, files.OUTPUT)
+        self.spool_fd = files.open_private(spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        if not self._start():
+            _report(self.report_fd, "refused exists")
+            return
+        self.poll = select.poll()
+        self.poll.register(self.output_fd, select.POLLIN)
+        self.poll.register(self.wake_fd, select.POLLIN)
+        while not self._is_over(time.monotonic()):
+            self._turn()
+        self._drain(FINAL_DRAIN_BYTES_MAX)
+        self._write_exit()
+        _report(self.report_fd, "exited")
+        self._linger()
+
+    # ---- the start
+
+    def _watch_signals(self) -> None:
+        self.wake_fd, wake_write = os.pipe()
+        os.set_blocking(self.wake_fd, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(CANCEL_SIGNAL, self._on_cancel)
+
+    def _on_cancel(self, *_: object) -> None:
+        self.cancel_asked = True
+
+    def _start(self) -> bool:
+        """Fork the command, held at a gate until `accepted` is durable. False when somebody else was first."""
+        self.output_fd, output_write = os.pipe()
+        self.error_fd, error_write = os.pipe()
+        gate_read, gate_write = os.pipe()
+        os.set_blocking(self.output_fd, False)
+        os.set_blocking(self.error_fd, False)
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(gate_write)
+            _become_command(self.spec, gate_read, output_write, error_write)
+        for fd in (output_write, error_write, gate_read):
+            os.close(fd)
+        accepted = {name: self.spec[name] for name in ("epoch", "call", "attempt", "args_digest", "request")}
+        accepted |= {"time_ms": time.time_ns() // 1_000_000, "timeout_ms": self.spec["timeout_ms"]}
+        accepted |= {"keeper": processes.identity(os.getpid()), "command": processes.identity(self.pid)}
+        try:
+            if not files.create_durable(os.path.join(self.folder, files.ACCEPTED), accepted):
+                return False
+        finally:
+            self.started_at = time.monotonic()
+        _report(self.report_fd, "accepted")
+        os.write(gate_write, b"x")
+        os.close(gate_write)
+        self.started_at = time.monotonic()
+        if self.spec["timeout_ms"] > 0:
+            self.deadline = self.started_at + self.spec["timeout_ms"] / 1000
+        return True
+
+    # ---- the watch
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        due = self._next_due(now)
+        for fd, _ in self.poll.poll(None if due is None else max(0, (due - now) * 1000 + 0.5)):
+            if fd == self.wake_fd:
+                _read_some(self.wake_fd)
+            else:
+                self._drain(READ_BYTES)
+        self._reap()
+
+    def _next_due(self, now: float) -> float | None:
+        if self.ending:
+            wanted = self.kill_at if now < self.kill_at else min(self.give_up_at, now + KILL_ROUND_SECONDS)
+            return wanted if self.subreaper else min(wanted, now + KILL_ROUND_SECONDS)
+        if self.wait_status is not None:
+            return self.settle_at
+        return self.deadline
+
+    def _reap(self) -> None:
+        """Collect every child that ended; `has_others` says whether anything of the command still runs."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.has_others = False
+                break
+            if pid == 0:
+                self.has_others = True
+                break
+            if pid == self.pid:
+                self.wait_status = status
+                self.ended_at = time.monotonic()
+        if not self.subreaper:
+            self.has_others = _group_exists(self.pid)
+
+    def _is_over(self, now: float) -> bool:
+        """Decide what the clock, the size of the output and a cancel ask for. True when the exit can be written."""
+        if not self.ending:
+            self._begin_ending(now)
+        if self.ending:
+            if now >= self.kill_at:
+                self._signal_all(signal.SIGKILL)
+            return (self.wait_status is not None and not self.has_others) or now >= self.give_up_at
+        if self.wait_status is None:
+            return False
+        if self.settle_at is None:
+            self.settle_at = now + SETTLE_SECONDS
+        return not self.has_others or now >= self.settle_at
+
+    def _begin_ending(self, now: float) -> None:
+        if self.cancel_asked:
+            self.ending = "cancelled"
+        elif self.deadline is not None and now >= self.deadline and self.wait_status is None:
+            self.ending = "timed_out"
+        elif self.spool_error:
+            self.ending = "spool_failed"
+        elif self.output_bytes > self.output_bytes_max:
+            self.ending = "output_limit"
+        else:
+            return
+        at_once = self.ending in ("spool_failed", "output_limit")
+        self.kill_at = now if at_once else now + self.spec["grace_ms"] / 1000
+        self.give_up_at = self.kill_at + KILL_GIVE_UP_SECONDS
+        if not at_once:
+            self._signal_all(signal.SIGTERM)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """Signal the command's process group and everything else that descends from it."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # the group is gone, or its leader has not reached setsid; then it is found below
+        if self.subreaper:
+            for pid in processes.descendants(os.getpid()):
+                _signal_outside_group(pid, self.pid, number)
+        elif self.wait_status is None:
+            _signal_outside_group(self.pid, self.pid, number)
+
+    def _drain(self, limit: int) -> None:
+        """Move output that is ready, at most about `limit` bytes, from the pipe to the spool."""
+        moved = 0
+        while self.output_open and moved < limit:
+            try:
+                data = os.read(self.output_fd, READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self.output_open = False
+                self.poll.unregister(self.output_fd)
+                return
+            moved += len(data)
+            self._spool(data)
+
+    def _spool(self, data: bytes) -> None:
+        if self.spool_error:
+            return
+        view = memoryview(data)
+        try:
+            while view:
+                written = os.write(self.spool_fd, view)
+                self.output_bytes += written
+                view = view[written:]
+        except OSError as error:
+            self.spool_error = os.strerror(error.errno or errno.EIO)
+
+    # ---- the end
+
+    def _write_exit(self) -> None:
+        left = [pid for pid in processes.descendants(os.getpid()) if pid != self.pid] if self.has_others else []
+        group_gone = not self.has_others and self.wait_status is not None
+        status = None if self.wait_status is None else os.waitstatus_to_exitcode(self.wait_status)
+        content = {
+            "code": status if status is not None and status >= 0 else None,
+            "signal": -status if status is not None and status < 0 else None,
+            "start_error": _read_some(self.error_fd).decode("utf-8", "replace"),
+            "timed_out": self.ending == "timed_out",
+            "cancelled": self.ending == "cancelled",
+            "output_limit_reached": self.ending == "output_limit",
+            "spool_error": self.spool_error,
+            "time_ms": time.time_ns() // 1_000_000,
+            "duration_ms": round(((self.ended_at or time.monotonic()) - self.started_at) * 1000),
+            "output_bytes": self.output_bytes,
+            "group_gone": group_gone,
+            "left_running": [processes.describe(pid) for pid in left[:LEFT_RUNNING_MAX]],
+        }
+        for tries in range(EXIT_TRIES_MAX):
+            try:
+                if self.output_bytes:
+                    os.fsync(self.spool_fd)
+                files.write_durable(os.path.join(self.folder, files.EXIT), content)
+                return
+            except OSError:
+                if tries == EXIT_TRIES_MAX - 1:
+                    raise
+                time.sleep(EXIT_RETRY_SECONDS)
+
+    def _linger(self) -> None:
+        """Stay while something was left running: keep its pipe open, reap it, end it when asked."""
+        self.ending = ""
+        asked_before = self.cancel_asked
+        kill_at: float | None = None
+        while True:
+            self._reap()
+            if not self.has_others:
+                break
+            now = time.monotonic()
+            if self.cancel_asked and not asked_before and kill_at is None:
+                self._signal_all(signal.SIGTERM)
+                kill_at = now + self.spec["grace_ms"] / 1000
+            if kill_at is not None and now >= kill_at:
+                self._signal_all(signal.SIGKILL)
+                kill_at = now + KILL_ROUND_SECONDS
+            wait = None if kill_at is None else max(0.0, kill_at - now)
+            if not self.subreaper:
+                wait = 1.0 if wait is None else min(wait, 1.0)
+            for fd, _ in self.poll.poll(None if wait is None else wait * 1000 + 0.5):
+                if fd == self.wake_fd:
+                    _read_some(self.wake_fd)
+                else:
+                    self._drain_late()
+        self._sweep()
+
+    def _drain_late(self) -> None:
+        """Output after the exit: appended behind `output_bytes`, dropped past the limit or once the spool is gone."""
+        if self.output_bytes > self.output_bytes_max or os.fstat(self.spool_fd).st_nlink == 0:
+            self.spool_error = self.spool_error or "closed"
+        self._drain(READ_BYTES)
+
+    def _sweep(self) -> None:
+        """Take the folder away if its result was discarded while something was left running."""
+        if os.fstat(self.spool_fd).st_nlink > 0:
+            return
+        for name in (files.EXIT, files.ACCEPTED):
+            try:
+                os.unlink(os.path.join(self.folder, name))
+            except FileNotFoundError:
+                pass
+        try:
+            os.rmdir(self.folder)
+        except OSError:
+            pass  # somebody else put something in it or took it away
+
+
+def _become_command(spec: dict[str, Any], gate_read: int, output_write: int, error_write: int) -> NoReturn:
+    """The forked child: wait at the gate, then turn into the command. Never returns."""
+    failed = _NOT_EXECUTABLE
+    try:
+        os.setsid()
+        for number in _RESTORED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        if not os.read(gate_read, 1):
+            os._exit(0)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (output_write, 1), (output_write, 2)):
+            os.dup2(source, target)
+        os.umask(spec["umask"])
+        os.chdir(spec["cwd"])
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+    except FileNotFoundError as error:
+        failed = _NOT_FOUND
+        os.write(error_write, str(error).encode("utf-8", "replace"))
+    except (OSError, ValueError) as error:
+        os.write(error_write, str(error).encode("utf-8", "replace"))
+    finally:
+        os._exit(failed)
+
+
+def _signal_outside_group(pid: int, group: int, number: signal.Signals) -> None:
+    try:
+        if os.getpgid(pid) != group:
+            os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # it ended meanwhile, or took another user's rights
+
+
+def _group_exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _read_some(fd: int) -> bytes:
+    try:
+        return os.read(fd, READ_BYTES)
+    except BlockingIOError:
+        return b""
+
+
+def _report(fd: int, line: str) -> None:
+    try:
+        os.write(fd, json.dumps(line).encode("ascii") + b"\n")
+    except OSError:
+        pass  # the supervisor is gone; the files say the same
+
+
+def _close_all_but(kept: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2 and int(name) != kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the one that listed them

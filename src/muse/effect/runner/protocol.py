@@ -1,0 +1,180 @@
+"""What a runner's folder holds, what is said on its socket, and the structs that the host gets.
+
+Folder (`$MUSE_HOME/run/<session>/`; folders 0700, files 0600):
+
+    runner.lock   flock held by the one supervisor          runner.sock   its unix stream socket
+    runner.log    what a supervisor or keeper had to say    epoch         {"epoch": highest seen}
+    calls/<agent>-<n>.<attempt>/
+        accepted  written, fsynced and linked (exclusively) before the command is executed
+        output    stdout and stderr in order; the first `output_bytes` of `exit` are the result, later bytes come from
+                  processes that were left running
+        exit      written after `output` was fsynced, renamed, folder fsynced
+
+    accepted  epoch call attempt args_digest request time_ms timeout_ms, keeper and command {pid start_time boot_id}
+    exit      code (null: see signal) signal start_error timed_out cancelled output_limit_reached spool_error time_ms
+              duration_ms output_bytes group_gone left_running [{pid start_time command}]
+
+No `accepted` and a folder that is readable: nothing was executed, ever; the same attempt may be submitted (again).
+`accepted`, no `exit`, keeper alive (same pid, start time and boot): running. Keeper gone: lost. After `discard` nothing is there.
+
+Socket: one JSON object a line, ASCII with escapes; bytes that are not UTF-8 are lone surrogates (PEP 383). A lower epoch
+is `refused: fenced`, in ping, start, cancel and stop; a higher one is durable before the request is served.
+
+    {"do":"ping","epoch"}                       pong: protocol, pid, start_time, boot_id, epoch
+    {"do":"start","epoch",spec…,"request"}      accepted | refused: reason exists|fenced|invalid|limit|failed, detail
+    {"do":"attach","call","attempt"}            exited | lost | never_accepted, at once or when it comes
+    {"do":"cancel","epoch","call","attempt"}    cancelling | gone; `exited` tells the rest
+    {"do":"status"}                             status: attempts [{call attempt state accepted exit}]
+    {"do":"stop","epoch","kill"}                stopping: commands go on | stopped: all was ended, `left` could not be
+"""
+
+from typing import Any
+
+import msgspec
+
+from muse.errors import MuseError
+
+OUTPUT_BYTES_MAX = 1 << 30
+GRACE_MS = 2000
+
+
+class RunnerError(MuseError):
+    """Something about the runner of a session."""
+
+
+class RunnerUnavailable(RunnerError):
+    """The supervisor cannot be started or does not answer. After `start` it is unknown whether it was accepted: inspect."""
+
+    retry = "ask"
+
+
+class RunnerDamaged(RunnerError):
+    """A file of the runner holds what no runner writes."""
+
+    exit_code = 6
+
+
+class StartRefused(RunnerError):
+    """A command was not started. `reason` is exists, invalid, limit or failed; `exists` means an earlier start holds."""
+
+    def __init__(self, message: str, *, reason: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class CommandLost(RunnerError):
+    """The command was accepted and its keeper died: how it ended cannot be known. The output so far is in the spool."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """One process, told apart from later ones with the same pid."""
+
+    pid: int
+    start_time: str
+    boot_id: str
+
+
+class LeftRunning(msgspec.Struct, frozen=True):
+    """A process that outlived its command. `command` is its command line, shortened."""
+
+    pid: int
+    start_time: str
+    command: str
+
+
+class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One command. `env` is the whole environment. `timeout_ms` 0 means none. After SIGTERM, `grace_ms` until SIGKILL.
+
+    `umask` None means the host's. Text may hold lone surrogates for bytes that are not UTF-8.
+    """
+
+    call: str
+    attempt: int
+    args_digest: str
+    argv: list[str]
+    cwd: str
+    env: dict[str, str]
+    timeout_ms: int = 0
+    output_bytes_max: int = OUTPUT_BYTES_MAX
+    grace_ms: int = GRACE_MS
+    umask: int | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that was accepted, durably, before it was executed."""
+
+    epoch: int
+    call: str
+    attempt: int
+    args_digest: str
+    request: str
+    time_ms: int
+    timeout_ms: int
+    keeper: Identity
+    command: Identity
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended. `code` or `signal`; both None only if it could not be killed (`group_gone` is False then).
+
+    `start_error` says why it could not be executed (code 126 or 127). `output_limit_reached`: killed for writing too
+    much. `spool_error`: killed because its output could not be stored. `group_gone`: nothing of it is left running.
+    """
+
+    code: int | None
+    signal: int | None
+    start_error: str
+    timed_out: bool
+    cancelled: bool
+    output_limit_reached: bool
+    spool_error: str
+    time_ms: int
+    duration_ms: int
+    output_bytes: int
+    group_gone: bool
+    left_running: tuple[LeftRunning, ...]
+
+
+class NeverAccepted(msgspec.Struct, frozen=True):
+    """Nothing was executed under this call and attempt; it may be submitted."""
+
+
+class Running(msgspec.Struct, frozen=True):
+    """It runs; `wait` attaches to it. `output_bytes` are in the spool so far."""
+
+    accepted: Accepted
+    output_bytes: int
+
+
+class Exited(msgspec.Struct, frozen=True):
+    """It ended, and how is known."""
+
+    accepted: Accepted
+    exit: Exit
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """It was accepted and its keeper is gone without a word: unknown. `command_alive`: the command itself still runs."""
+
+    accepted: Accepted
+    output_bytes: int
+    command_alive: bool
+
+
+Attempt = NeverAccepted | Running | Exited | Lost
+
+
+def accepted_from(content: dict[str, Any]) -> Accepted:
+    """The struct of an `accepted` file. Raises RunnerDamaged."""
+    try:
+        return msgspec.convert(content, Accepted)
+    except msgspec.ValidationError as error:
+        raise RunnerDamaged(f"an accepted file of the runner is damaged: {error}") from error
+
+
+def exit_from(content: dict[str, Any]) -> Exit:
+    """The struct of an `exit` file. Raises RunnerDamaged."""
+    try:
+        return msgspec.convert(content, Exit)
+    except msgspec.ValidationError as error:
+        raise RunnerDamaged(f"an exit file of the runner is damaged: {error}") from error

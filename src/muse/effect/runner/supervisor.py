@@ -1,0 +1,486 @@
+"""The supervisor of one session's runner folder: takes requests on a socket, starts one keeper per command.
+
+Run as `python -I -S -B -X utf8 supervisor.py <run_dir> [idle seconds]`; it detaches, prints `ready` or `taken`, and goes on
+alone. It is the one door for starts: it refuses lower epochs and second starts, and it announces exits. It holds nothing
+that is not in the files too (`protocol.py` describes them), so when it dies another one takes over, also for the commands
+that run. Standard library only, and the packages above this module are not loaded, so that it is up in a few dozen ms.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+if __name__ == "__main__":
+    # The package by its real name without running any `__init__` above it: those load what a supervisor must not need.
+    _here = os.path.dirname(os.path.abspath(__file__))
+    for _name, _up in (("muse.effect.runner", 0), ("muse.effect", 1), ("muse", 2)):
+        _package = type(sys)(_name)
+        _package.__path__ = [os.path.abspath(os.path.join(_here, *[".."] * _up))]
+        sys.modules[_name] = _package
+
+from muse.effect.runner import files, keeper, processes
+
+PROTOCOL = 1
+IDLE_SECONDS = 30.0
+REQUEST_BYTES_MAX = 8 << 20
+ANSWER_BACKLOG_BYTES_MAX = 16 << 20
+CONNECTIONS_MAX = 512
+RUNNING_MAX = 512
+STOP_SECONDS_MAX = 15.0
+LOG_BYTES_MAX = 1 << 20
+POLL_ADOPTED_SECONDS = 0.1
+
+Key = tuple[str, int]
+Message = dict[str, Any]
+
+_SPEC_TYPES = {
+    "call": str, "attempt": int, "args_digest": str, "request": str, "argv": list, "cwd": str, "env": dict,
+    "timeout_ms": int, "grace_ms": int, "output_bytes_max": int, "umask": int,
+}  # fmt: skip
+
+
+class Refused(Exception):
+    """A request that is answered with `refused`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.answer: Message = {"is": "refused", "reason": reason, "detail": detail}
+
+
+class Connection:
+    """One client: bytes in, bytes out, and the attempts whose exit it waits for."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.received = bytearray()
+        self.unsent = bytearray()
+
+    def say(self, message: Message) -> None:
+        self.unsent += json.dumps(message).encode("ascii") + b"\n"
+
+
+class Watched:
+    """One keeper that has not reported its end: our child (`report_fd`) or one of an earlier supervisor (by polling)."""
+
+    def __init__(self, key: Key, report_fd: int) -> None:
+        self.key = key
+        self.report_fd = report_fd
+        self.heard = bytearray()
+        self.accepted = report_fd < 0
+        self.cancel_asked = False
+        self.starter: Connection | None = None
+        self.attached: set[Connection] = set()
+
+
+class Supervisor:
+    """The loop and what it knows. Everything here can be found again in the files."""
+
+    def __init__(self, run_dir: str, idle_seconds: float) -> None:
+        self.run_dir = run_dir
+        self.idle_seconds = idle_seconds
+        self.identity = processes.identity(os.getpid())
+        stored = files.read_json(os.path.join(run_dir, files.EPOCH))
+        self.epoch = int(stored["epoch"]) if stored else 0
+        self.connections: dict[int, Connection] = {}
+        self.watched: dict[Key, Watched] = {}
+        self.reports: dict[int, Watched] = {}
+        self.stopping: Connection | None = None
+        self.stop_at: float | None = None
+        self.poll = select.poll()
+        self.wake_fd, self.wake_write = os.pipe()
+        os.set_blocking(self.wake_fd, False)
+        os.set_blocking(self.wake_write, False)
+        self.listener = self._listen()
+        self.poll.register(self.wake_fd, select.POLLIN)
+        self.poll.register(self.listener.fileno(), select.POLLIN)
+        self._adopt()
+
+    def _listen(self) -> socket.socket:
+        """Bind in the folder itself: a relative name is short however long the path is."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        os.chdir(self.run_dir)
+        try:
+            if os.path.lexists(files.SOCKET):
+                os.unlink(files.SOCKET)  # of a supervisor that died; we hold the lock
+            listener.bind(files.SOCKET)
+            os.chmod(files.SOCKET, 0o600)
+        finally:
+            os.chdir("/")
+        listener.listen(128)
+        listener.setblocking(False)
+        return listener
+
+    def _adopt(self) -> None:
+        for key in files.attempts(self.run_dir):
+            if self._state(key)["state"] == "running":
+                self.watched[key] = Watched(key, -1)
+
+    # ---- the loop
+
+    def serve(self) -> None:
+        """Until nobody is connected and nothing runs for the idle time, or until told to stop."""
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, keeper.CANCEL_SIGNAL):
+            signal.signal(number, signal.SIG_IGN)
+        idle_since = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if self.connections or self.watched:
+                idle_since = now
+            if now - idle_since >= self.idle_seconds or self._is_stopped(now):
+                break
+            self._turn(None if self.connections or self.watched else idle_since + self.idle_seconds - now)
+        self.listener.close()
+        os.unlink(os.path.join(self.run_dir, files.SOCKET))
+
+    def _turn(self, wait: float | None) -> None:
+        adopted = [watched for watched in self.watched.values() if watched.report_fd < 0]
+        if adopted or self.stop_at is not None:
+            wait = POLL_ADOPTED_SECONDS
+        for fd, _ in self.poll.poll(None if wait is None else max(0.0, wait * 1000 + 0.5)):
+            if fd == self.wake_fd:
+                self._reap()
+            elif fd == self.listener.fileno():
+                self._accept()
+            elif fd in self.reports:
+                self._hear(self.reports[fd])
+            elif fd in self.connections:
+                self._receive(self.connections[fd])
+        for watched in adopted:
+            if self._state(watched.key)["state"] != "running":
+                self._ended(watched)
+        self._send_all()
+
+    def _reap(self) -> None:
+        try:
+            os.read(self.wake_fd, 4096)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except (BlockingIOError, ChildProcessError):
+            pass  # nothing more to read, or no child left
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return  # the client went away, or no descriptor is free: it stays in the queue
+        if len(self.connections) >= CONNECTIONS_MAX or not _same_user(sock):
+            sock.close()
+            return
+        sock.setblocking(False)
+        self.connections[sock.fileno()] = Connection(sock)
+        self.poll.register(sock.fileno(), select.POLLIN)
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            data = connection.sock.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data or len(connection.received) > REQUEST_BYTES_MAX:
+            self._drop(connection)
+            return
+        connection.received += data
+        while b"\n" in data:
+            line, _, rest = bytes(connection.received).partition(b"\n")
+            connection.received = bytearray(rest)
+            self._answer(connection, line)
+            data = rest
+
+    def _send_all(self) -> None:
+        for connection in list(self.connections.values()):
+            events = select.POLLIN
+            try:
+                if connection.unsent:
+                    del connection.unsent[: connection.sock.send(connection.unsent)]
+            except BlockingIOError:
+                pass  # a slow reader: POLLOUT says when to go on
+            except OSError:
+                self._drop(connection)
+                continue
+            if len(connection.unsent) > ANSWER_BACKLOG_BYTES_MAX:
+                self._drop(connection)
+                continue
+            if connection.unsent:
+                events |= select.POLLOUT
+            self.poll.modify(connection.sock.fileno(), events)
+
+    def _drop(self, connection: Connection) -> None:
+        fd = connection.sock.fileno()
+        if self.connections.pop(fd, None) is None:
+            return
+        self.poll.unregister(fd)
+        connection.sock.close()
+        for watched in self.watched.values():
+            watched.attached.discard(connection)
+
+    # ---- requests
+
+    def _answer(self, connection: Connection, line: bytes) -> None:
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise Refused("invalid", "a request is a JSON object")
+            answer = self._do(connection, request)
+        except Refused as refused:
+            answer = refused.answer
+        except (ValueError, KeyError, TypeError) as error:
+            answer = Refused("invalid", f"{type(error).__name__}: {error}").answer
+        except OSError as error:
+            answer = Refused("failed", str(error)).answer
+        if answer is not None:
+            connection.say(answer | {"epoch": self.epoch})
+
+    def _do(self, connection: Connection, request: Message) -> Message | None:
+        match request.get("do"):
+            case "ping":
+                self._see_epoch(request)
+                return {"is": "pong", "protocol": PROTOCOL} | self.identity
+            case "start":
+                self._see_epoch(request)
+                return self._start(connection, request)
+            case "attach":
+                return self._attach(connection, _key(request))
+            case "cancel":
+                self._see_epoch(request)
+                return self._cancel(_key(request))
+            case "status":
+                states = [self._state(key) for key in files.attempts(self.run_dir)]
+                return {"is": "status", "attempts": states}
+            case "stop":
+                self._see_epoch(request)
+                return self._stop(connection, request.get("kill") is True)
+            case other:
+                raise Refused("invalid", f"no such request: {other!r}")
+
+    def _see_epoch(self, request: Message) -> None:
+        """Fence: the highest epoch ever seen is durable before anything is done for it; lower ones are refused."""
+        epoch = request["epoch"]
+        if not isinstance(epoch, int) or epoch < self.epoch:
+            raise Refused("fenced", f"epoch {epoch!r} is over: {self.epoch} has been seen")
+        if epoch > self.epoch:
+            files.write_durable(os.path.join(self.run_dir, files.EPOCH), {"epoch": epoch})
+            self.epoch = epoch
+
+    def _start(self, connection: Connection, request: Message) -> Message | None:
+        key = _key(request)
+        spec = _checked(request)
+        folder = files.call_folder(self.run_dir, *key)
+        if self.stop_at is not None:
+            raise Refused("failed", "the runner is stopping")
+        if key in self.watched or files.read_json(os.path.join(folder, files.ACCEPTED)) is not None:
+            raise self._exists(key)
+        if len(self.watched) >= RUNNING_MAX:
+            raise Refused("limit", f"{RUNNING_MAX} commands are running")
+        report_read, report_write = os.pipe()
+        if os.fork() == 0:
+            keeper.keep(folder, spec, report_write)
+        os.close(report_write)
+        os.set_blocking(report_read, False)
+        watched = Watched(key, report_read)
+        watched.starter = connection
+        self.watched[key] = watched
+        self.reports[report_read] = watched
+        self.poll.register(report_read, select.POLLIN)
+        return None  # answered when the keeper says how it went
+
+    def _exists(self, key: Key) -> Refused:
+        refused = Refused("exists", f"attempt {key[1]} of {key[0]} was started before")
+        refused.answer["attempt"] = self._state(key)
+        return refused
+
+    def _attach(self, connection: Connection, key: Key) -> Message | None:
+        watched = self.watched.get(key)
+        if watched is None:
+            return self._ending(key)
+        watched.attached.add(connection)
+        return None  # answered at the end of the command
+
+    def _cancel(self, key: Key) -> Message:
+        watched = self.watched.get(key)
+        if watched is not None and not watched.accepted:
+            watched.cancel_asked = True
+            return {"is": "cancelling"}
+        return {"is": "cancelling" if self._signal_keeper(key) else "gone"}
+
+    def _signal_keeper(self, key: Key) -> bool:
+        accepted = files.read_json(os.path.join(files.call_folder(self.run_dir, *key), files.ACCEPTED))
+        if accepted is None or not _is_living(accepted["keeper"]):
+            return False
+        try:
+            os.kill(accepted["keeper"]["pid"], keeper.CANCEL_SIGNAL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def _stop(self, connection: Connection, kill: bool) -> Message | None:
+        if not kill:
+            self.stop_at = time.monotonic()
+            return {"is": "stopping"}
+        for key in files.attempts(self.run_dir):
+            self._signal_keeper(key)
+        for watched in self.watched.values():
+            watched.cancel_asked = True
+        self.stopping = connection
+        self.stop_at = time.monotonic() + STOP_SECONDS_MAX
+        return None  # answered when all keepers have gone
+
+    def _is_stopped(self, now: float) -> bool:
+        if self.stop_at is None:
+            return False
+        keys = files.attempts(self.run_dir) if self.stopping is not None else []
+        left = [key for key in keys if self._keeper_lives(key)]
+        if now < self.stop_at and left:
+            return False
+        if self.stopping is not None:
+            self.stopping.say({"is": "stopped", "left": [f"{call}.{attempt}" for call, attempt in left]})
+            self._send_all()
+        return True
+
+    def _keeper_lives(self, key: Key) -> bool:
+        accepted = files.read_json(os.path.join(files.call_folder(self.run_dir, *key), files.ACCEPTED))
+        return accepted is not None and _is_living(accepted["keeper"])
+
+    # ---- keepers
+
+    def _hear(self, watched: Watched) -> None:
+        """Lines from a keeper; the end of them without `exited` means that it was killed."""
+        try:
+            data = os.read(watched.report_fd, 4096)
+        except BlockingIOError:
+            return
+        watched.heard += data
+        while b"\n" in watched.heard:
+            line, _, rest = bytes(watched.heard).partition(b"\n")
+            watched.heard = bytearray(rest)
+            self._told(watched, json.loads(line))
+        if not data:
+            self._ended(watched)
+
+    def _told(self, watched: Watched, line: str) -> None:
+        if line == "accepted":
+            watched.accepted = True
+            if watched.starter is not None:
+                watched.starter.say(self._state(watched.key) | {"is": "accepted", "epoch": self.epoch})
+                watched.starter = None
+            if watched.cancel_asked:
+                self._signal_keeper(watched.key)
+        elif line == "exited":
+            self._ended(watched)
+        elif watched.starter is not None:
+            reason = line.removeprefix("refused ")
+            refused = self._exists(watched.key) if reason == "exists" else Refused("failed", reason)
+            watched.starter.say(refused.answer | {"epoch": self.epoch})
+            watched.starter = None
+
+    def _ended(self, watched: Watched) -> None:
+        if self.watched.pop(watched.key, None) is None:
+            return
+        if watched.report_fd >= 0:
+            self.poll.unregister(watched.report_fd)
+            del self.reports[watched.report_fd]
+            os.close(watched.report_fd)
+        if watched.starter is not None:
+            watched.starter.say(Refused("failed", "the keeper of the command died").answer | {"epoch": self.epoch})
+        for connection in watched.attached:
+            connection.say(self._ending(watched.key) | {"epoch": self.epoch})
+
+    def _ending(self, key: Key) -> Message:
+        state = self._state(key)
+        return state | {"is": state["state"]}
+
+    def _state(self, key: Key) -> Message:
+        """never_accepted, running, exited or lost, from the files and the keeper's life."""
+        folder = files.call_folder(self.run_dir, *key)
+        found: Message = {"call": key[0], "attempt": key[1], "accepted": None, "exit": None}
+        accepted = files.read_json(os.path.join(folder, files.ACCEPTED))
+        if accepted is None:
+            return found | {"state": "never_accepted"}
+        living = _is_living(accepted["keeper"])
+        exited = files.read_json(os.path.join(folder, files.EXIT))
+        state = "exited" if exited is not None else "running" if living else "lost"
+        return found | {"accepted": accepted, "exit": exited, "state": state}
+
+
+def _key(request: Message) -> Key:
+    call, attempt = request["call"], request["attempt"]
+    if not isinstance(call, str) or not isinstance(attempt, int):
+        raise Refused("invalid", "call is a text, attempt a number")
+    files.call_folder("", call, attempt)
+    return call, attempt
+
+
+def _checked(request: Message) -> Message:
+    for name, kind in _SPEC_TYPES.items():
+        if not isinstance(request[name], kind):
+            raise Refused("invalid", f"{name} is not {kind.__name__}")
+    texts = [*request["argv"], *request["env"], *request["env"].values(), request["cwd"]]
+    if not request["argv"] or any(not isinstance(text, str) or "\0" in text for text in texts):
+        raise Refused("invalid", "argv, env and cwd hold texts without NUL, argv at least one")
+    return request
+
+
+def _is_living(who: Message) -> bool:
+    return processes.is_alive(who["pid"], who["start_time"], who["boot_id"])
+
+
+def _same_user(sock: socket.socket) -> bool:
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True  # elsewhere the 0700 folder keeps others out
+    credentials = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", credentials)[1] == os.geteuid())
+
+
+def _lock(run_dir: str) -> bool:
+    """Take the lock for as long as this process lives. False when another supervisor has it."""
+    fd = files.open_private(os.path.join(run_dir, files.LOCK), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        return False
+    return True
+
+
+def _trim_log(run_dir: str) -> None:
+    path = os.path.join(run_dir, files.LOG)
+    if os.path.exists(path) and os.path.getsize(path) > LOG_BYTES_MAX:
+        os.truncate(path, 0)
+
+
+def main() -> None:
+    """Detach, take the lock, say so on standard output, and serve."""
+    run_dir = os.path.abspath(sys.argv[1])
+    idle_seconds = float(sys.argv[2]) if len(sys.argv) > 2 else IDLE_SECONDS
+    if os.fork():
+        os._exit(0)
+    os.umask(0o077)
+    os.chdir("/")
+    if not _lock(run_dir):
+        os.write(1, b"taken\n")
+        return
+    _trim_log(run_dir)
+    supervisor = Supervisor(run_dir, idle_seconds)
+    os.write(1, b"ready\n")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    keeper.become_subreaper()
+    supervisor.serve()
+
+
+if __name__ == "__main__":
+    main()
