@@ -1,0 +1,148 @@
+"""The kernel lock that makes one process the owner of a session.
+
+The lock is `flock` on a file beside the log that is never unlinked: it dies with its holder, however that dies, and
+two opens in one process exclude each other too. What the file says about the holder serves messages and take-over
+only; it never decides who owns. This module must not know what the lock protects.
+"""
+
+import contextlib
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muse.errors import Busy
+from muse.log.place import FILE_MODE, sync_folder, unavailable
+
+_TRIES: Final = 8
+_OWNER_BYTES_MAX: Final = 4096
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who holds (or last held) the lock. `started` is the kernel's start time of the process in clock ticks since
+    boot, and `boot_id` names the boot, so that a pid used again is not taken for the owner; both may be unknown."""
+
+    pid: int
+    started: int = 0
+    boot_id: str = ""
+
+
+class OwnerLock:
+    """The lock while it is held; made by `acquire`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+
+    @property
+    def held(self) -> bool:
+        """Whether this object still holds the lock."""
+        return self._fd is not None
+
+    def release(self) -> None:
+        """Give the lock back. Harmless when called twice."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def acquire(path: Path) -> OwnerLock:
+    """Take the lock on `path`, made (0600) if missing, without waiting.
+
+    Raises Busy, naming the holder's pid when known, or StoreUnavailable.
+    """
+    try:
+        for _ in range(_TRIES):
+            fd = _open(path)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                raise _busy(path) from None
+            if _is_at(fd, path):
+                _write_owner(fd)
+                return OwnerLock(fd)
+            os.close(fd)  # someone replaced the file between open and lock: the lock would guard nothing
+    except OSError as error:
+        raise unavailable(path, error) from error
+    raise Busy(f"{path.name} is being replaced again and again")
+
+
+def read_owner(path: Path) -> Owner | None:
+    """What the lock file says about its holder, or None if it says nothing that can be read."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(_OWNER_BYTES_MAX), type=Owner)
+    return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether some process holds the lock now. Raises OSError if the file cannot be opened; missing is not held."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def this_process() -> Owner:
+    """How the running process is recorded."""
+    pid = os.getpid()
+    return Owner(pid=pid, started=start_time(pid), boot_id=boot_id())
+
+
+def start_time(pid: int) -> int:
+    """The kernel's start time of a process (field 22 of /proc/<pid>/stat, clock ticks since boot); 0 if unknown."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])  # the name before may hold spaces and parentheses
+
+
+def boot_id() -> str:
+    """The random id of this boot, "" where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        os.fchmod(fd, FILE_MODE)
+        sync_folder(path.parent)
+        return fd
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    mine = os.fstat(fd)
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _write_owner(fd: int) -> None:
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, msgspec.json.encode(this_process()), 0)
+
+
+def _busy(path: Path) -> Busy:
+    owner = read_owner(path)
+    who = f"process {owner.pid}" if owner else "another process"
+    return Busy(f"{who} owns this session", hint="attach to it, or take it over with --take-over")

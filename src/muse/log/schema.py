@@ -1,0 +1,226 @@
+"""The SQLite file: its tables, how a connection is set up and proven to be so, and what SQLite's errors mean.
+
+Every connection goes through `connect`. This module must not know events, chains or ownership.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeVar, cast
+from urllib.parse import quote
+
+import apsw
+
+from muse.errors import Damaged, LogError, NewerLog, NotALog, StoreUnavailable, UsageError
+from muse.log.place import hint_for
+
+R = TypeVar("R")
+
+APPLICATION_ID: Final = 0x6D757365  # "muse"
+FORMAT_VERSION: Final = 1
+BUSY_TIMEOUT_SECONDS: Final = 10.0
+
+# `body` and `data` stand last: a reader of the columns before them never touches their overflow pages.
+TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY,
+    id BLOB NOT NULL UNIQUE,
+    header BLOB NOT NULL,
+    key BLOB,
+    leaf_count INTEGER NOT NULL,
+    root BLOB NOT NULL,
+    hash BLOB NOT NULL,
+    body BLOB
+) STRICT;
+CREATE TABLE hidden (seq INTEGER PRIMARY KEY, leaves BLOB NOT NULL) STRICT;
+CREATE TABLE blobs (
+    blob INTEGER PRIMARY KEY,
+    root BLOB UNIQUE,
+    key BLOB,
+    length INTEGER NOT NULL,
+    named INTEGER
+) STRICT;
+CREATE TABLE chunks (
+    blob INTEGER NOT NULL,
+    i INTEGER NOT NULL,
+    leaf BLOB NOT NULL,
+    codec INTEGER NOT NULL,
+    data BLOB,
+    PRIMARY KEY (blob, i)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE checkpoints (
+    version INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    state BLOB NOT NULL,
+    PRIMARY KEY (version, seq)
+) STRICT;
+"""
+
+_READER_PRAGMAS: Final[tuple[tuple[str, int], ...]] = (
+    ("mmap_size", 0),
+    ("temp_store", 2),
+    ("trusted_schema", 0),
+    ("cell_size_check", 1),
+)
+_WRITER_PRAGMAS: Final[tuple[tuple[str, int], ...]] = (
+    ("synchronous", 2),
+    ("fullfsync", 1),  # macOS: fsync there does not reach the platter
+    ("checkpoint_fullfsync", 1),
+    ("secure_delete", 1),
+    ("wal_autocheckpoint", 0),
+)
+
+_DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+
+
+def build(path: Path, session: str) -> None:
+    """Turn an empty file into a log without events, whole on disk when this returns."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        _set(db, "application_id", APPLICATION_ID)
+        _set(db, "user_version", FORMAT_VERSION)
+        _prepare_writer(db)
+        with db:
+            db.execute(TABLES)
+            db.execute(
+                "INSERT INTO meta VALUES ('session', ?), ('epoch', 0), ('opened', 0)",
+                (session,),
+            )
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        db.close()
+
+
+def connect(path: Path, *, read_only: bool, busy_seconds: float = 0.002) -> apsw.Connection:
+    """Open a log's file and prove that it is one and that every setting holds.
+
+    `busy_seconds` is how long to sleep between tries while another process writes. Raises UsageError (missing),
+    NotALog, NewerLog, Damaged or StoreUnavailable.
+    """
+    _look_at(path)
+    db: apsw.Connection | None = None
+    try:
+        db = _open(path, read_only)
+        db.set_busy_handler(Patience(busy_seconds))
+        _identify(db, path)
+        for name, value in _READER_PRAGMAS:
+            _set(db, name, value)
+        if read_only:
+            _set(db, "query_only", 1)
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        else:
+            _prepare_writer(db)
+    except (apsw.Error, LogError) as error:
+        if db is not None:
+            db.close()
+        if isinstance(error, LogError):
+            raise
+        if isinstance(error, apsw.NotADBError):
+            raise NotALog(f"{path} is not a muse log: {error}") from error
+        raise translate(error, path) from error
+    return db
+
+
+def fetch(db: apsw.Connection, _kind: type[R], sql: str, values: Sequence[apsw.SQLiteValue] = ()) -> list[R]:
+    """All rows of a query, typed as the caller says they are (the tables are STRICT, so they are)."""
+    return cast(list[R], db.execute(sql, values).fetchall())
+
+
+def number(db: apsw.Connection, sql: str, values: Sequence[apsw.SQLiteValue] = ()) -> int:
+    """The one integer that a query gives."""
+    return fetch(db, tuple[int], sql, values)[0][0]
+
+
+def translate(error: apsw.Error, path: Path) -> LogError:
+    """What an error of SQLite means to the rest of muse."""
+    if isinstance(error, _DAMAGED) or _is_sql_error(error):
+        return Damaged(f"{path} is damaged: {error}", hint="`muse recover` saves what can be read")
+    if isinstance(error, apsw.FullError):
+        return StoreUnavailable(f"{path}: the disk is full", hint="free some space, then resume")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreUnavailable(f"{path}: another process kept it locked for {BUSY_TIMEOUT_SECONDS:.0f} s")
+    return StoreUnavailable(f"{path}: {error}", hint=hint_for(path))
+
+
+def _is_sql_error(error: apsw.Error) -> bool:
+    # Our statements are fixed, so "no such table" and its like mean that the file's schema is not ours any more.
+    return type(error) is apsw.SQLError
+
+
+def _look_at(path: Path) -> None:
+    """Judge the name without opening it: a second open in this process would drop SQLite's locks when closed."""
+    try:
+        seen = path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"there is no log at {path}") from error
+    except OSError as error:
+        reason = os.strerror(error.errno or errno.EIO)
+        raise StoreUnavailable(f"{path}: {reason}", hint=hint_for(path)) from error
+    if not stat.S_ISREG(seen.st_mode):
+        raise NotALog(f"{path} is not a file")
+    if seen.st_size == 0:
+        raise NotALog(f"{path} is empty")
+
+
+def _open(path: Path, read_only: bool) -> apsw.Connection:
+    if not read_only:
+        if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+            raise StoreUnavailable(f"{path} cannot be written", hint=hint_for(path))
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    if _is_frozen(path):
+        uri = f"file:{quote(str(path.absolute()))}?immutable=1"
+        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+
+
+def _is_frozen(path: Path) -> bool:
+    """Whether nobody with our rights can be writing: no write-ahead log, and none can be made beside the file."""
+    wal = Path(f"{path}-wal")
+    return not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size > 0)
+
+
+def _identify(db: apsw.Connection, path: Path) -> None:
+    if db.pragma("application_id") != APPLICATION_ID:
+        raise NotALog(f"{path} is not a muse log")
+    version = db.pragma("user_version")
+    if version > FORMAT_VERSION:
+        raise NewerLog(
+            f"{path} has format {version}; this muse knows formats up to {FORMAT_VERSION}", hint="install a newer muse"
+        )
+    if version != FORMAT_VERSION:
+        raise Damaged(f"{path} says it has format {version}, which never was")
+
+
+def _prepare_writer(db: apsw.Connection) -> None:
+    mode = db.pragma("journal_mode", "wal")
+    if mode != "wal":
+        raise StoreUnavailable(f"SQLite keeps journal mode {mode} where WAL is needed")
+    for name, value in _WRITER_PRAGMAS:
+        _set(db, name, value)
+
+
+def _set(db: apsw.Connection, name: str, value: int) -> None:
+    """One pragma a call, read back: SQLite ignores what it does not know or cannot do without a word."""
+    db.pragma(name, value)
+    held = db.pragma(name)
+    if held != value:
+        raise StoreUnavailable(f"SQLite does not take {name} = {value} (it says {held})")
+
+
+class Patience:
+    """A busy handler with even, short sleeps: SQLite's own backs off up to 100 ms and so starves whoever waits long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = 0.0
+
+    def __call__(self, tries: int) -> bool:
+        now = time.monotonic()
+        if tries == 0:
+            self._until = now + BUSY_TIMEOUT_SECONDS
+        time.sleep(self._seconds)
+        return now < self._until

@@ -1,0 +1,570 @@
+"""The log in one SQLite file (DESIGN §4): durable appends, one owner, any number of readers and submitters.
+
+While a log is open nothing else in the process may open its file, `-wal` or `-shm`: closing such a second descriptor
+would drop SQLite's locks. This module must not know what events mean beyond which types are commands.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from muse.errors import Conflict, Damaged, Fenced, LogError, StoreUnavailable, UsageError
+from muse.event.codec import BlobRef
+from muse.event.commitment import genesis
+from muse.log import blobs, chain, schema
+from muse.log.chain import Row
+from muse.log.lock import OwnerLock, acquire
+from muse.log.place import private_file, private_folder, refuse_remote, sync_folder, unavailable
+from muse.log.protocol import (
+    FOLLOW_POLL_SECONDS,
+    PAGE_BYTES,
+    PAGE_EVENTS,
+    Appended,
+    Claim,
+    Draft,
+    Head,
+    Ownership,
+    Stored,
+)
+from muse.log.schema import fetch, number
+
+OWNER_RETRY_SECONDS: Final = 0.0005
+OTHERS_RETRY_SECONDS: Final = 0.002
+TIDY_PAGES: Final = 1_024
+"""Pages in the write-ahead log (4 MiB) from which `tidy` checkpoints."""
+WAL_PAGES_MAX: Final = 8_192
+"""Pages in the write-ahead log (32 MiB) at which an append checkpoints by itself, because nobody called `tidy`."""
+
+_EVENTS: Final = (
+    "SELECT e.seq, e.header, e.body, e.key, e.leaf_count, e.root, e.hash, h.leaves"
+    " FROM events e LEFT JOIN hidden h ON h.seq = e.seq"
+)
+_INSERT: Final = (
+    "INSERT INTO events (seq, id, header, key, leaf_count, root, hash, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_LAST: Final = "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1"
+
+
+class SqliteOwnership:
+    """The right to append to one `SqliteLog`."""
+
+    def __init__(self, epoch: int, lock: OwnerLock) -> None:
+        self.epoch = epoch
+        self._lock = lock
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is still held."""
+        return self._lock.held
+
+    def release(self) -> None:
+        """Give the lock back; the log stays open for reading. Harmless when called twice."""
+        self._lock.release()
+
+
+class SqliteLog:
+    """One session's log in a SQLite file; the contract of every method is `muse.log.protocol.Log`.
+
+    Made by `create` or `open`. `commands` maps each command type to the newest version this process knows.
+    """
+
+    def __init__(self, path: Path, db: apsw.Connection, session: str, commands: Mapping[str, int], read_only: bool):
+        self.path = path
+        self.session = session
+        self.read_only = read_only
+        self._commands = commands
+        self._db = db
+        self._head = Head(0, genesis(session))
+        self._ownership: SqliteOwnership | None = None
+        self._broken = False
+        self._listed: tuple[int, dict[str, int] | None] = (0, None)
+        self._my_blobs: set[int] = set()
+        self._old_blobs = 0
+        self._adopt_connection(db)
+
+    # ------------------------------------------------------------------ making and opening
+
+    @classmethod
+    def create(cls, path: Path | str, session: str, *, commands: Mapping[str, int]) -> "SqliteLog":
+        """Make a log without events, and the folders that lead to it (0700); the file is whole or not there.
+
+        Raises UsageError if the name is taken, StoreUnavailable if the place cannot keep a log.
+        """
+        path = Path(path).absolute()
+        private_folder(path.parent)
+        refuse_remote(path.parent)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+        try:
+            private_file(draft)
+            schema.build(draft, session)
+            os.link(draft, path)  # unlike a rename, this refuses a name that is taken
+            draft.unlink()
+            sync_folder(path.parent)
+        except FileExistsError as error:
+            raise UsageError(f"there is a file at {path} already") from error
+        except OSError as error:
+            raise unavailable(path, error) from error
+        except apsw.Error as error:
+            raise schema.translate(error, path) from error
+        finally:
+            draft.unlink(missing_ok=True)
+        return cls.open(path, commands=commands)
+
+    @classmethod
+    def open(
+        cls, path: Path | str, *, commands: Mapping[str, int] | None = None, read_only: bool = False, check: bool = True
+    ) -> "SqliteLog":
+        """Open a log. `check` follows the chain of stored roots through the whole file and raises Damaged at the
+        first event that does not fit; without it a damaged log can be read, for `verify` and `recover`.
+
+        Raises UsageError (missing), NotALog, NewerLog, Damaged or StoreUnavailable.
+        """
+        path = Path(path).absolute()
+        if not read_only:
+            refuse_remote(path.parent)
+        db = schema.connect(path, read_only=read_only)
+        try:
+            found = fetch(db, tuple[str], "SELECT value FROM meta WHERE key = 'session'")
+            if not found:
+                raise Damaged(f"{path} does not say which session it is")
+            log = cls(path, db, found[0][0], commands or {}, read_only)
+            log._head = log._check_chain() if check else log._last()
+        except apsw.Error as error:
+            db.close()
+            raise schema.translate(error, path) from error
+        except LogError:
+            db.close()
+            raise
+        return log
+
+    def _adopt_connection(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._wal_pages = 0
+        if not self.read_only:
+            db.set_wal_hook(self._count_pages)
+        seen = self.path.stat()
+        self._identity = (seen.st_dev, seen.st_ino)
+        self._data_version = self._read_data_version()
+
+    def _count_pages(self, _db: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _check_chain(self) -> Head:
+        head = Head(0, genesis(self.session))
+        rows = self._db.execute("SELECT seq, header, leaf_count, root, hash FROM events ORDER BY seq")
+        for seq, header, count, root, hash_ in rows:
+            head = chain.check_link(head, Stored(seq, header, None, None, count, root, hash_))
+        return head
+
+    # ------------------------------------------------------------------ ownership
+
+    def claim(self, build: Callable[[Claim], Draft]) -> Ownership:
+        """See `Log.claim`."""
+        self._require_writable()
+        lock = acquire(self.lock_path)
+        try:
+            epoch = self._append_opened(build)
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+            self._old_blobs = blobs.last_row(self._db)
+        except apsw.Error as error:
+            lock.release()
+            raise schema.translate(error, self.path) from error
+        except BaseException:
+            lock.release()
+            raise
+        self._ownership = SqliteOwnership(epoch, lock)
+        self._db.set_busy_handler(schema.Patience(OWNER_RETRY_SECONDS))
+        return self._ownership
+
+    @property
+    def lock_path(self) -> Path:
+        """The file whose kernel lock makes its holder the owner; it is never unlinked."""
+        return self.path.with_suffix(".lock")
+
+    def _append_opened(self, build: Callable[[Claim], Draft]) -> int:
+        with self._writing():
+            head = self._last()
+            epoch = self._epoch() + 1
+            newest_first = (header for (header,) in self._db.execute("SELECT header FROM events ORDER BY seq DESC"))
+            crashed = chain.left_open(newest_first, self._commands)
+            draft = build(Claim(epoch, crashed, head))
+            if draft.type != chain.OPENED:
+                raise ValueError(f"a claim appends {chain.OPENED}, not {draft.type}")
+            self._db.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,))
+            rows, new_head = chain.place([draft], head, epoch)
+            self._insert(rows, chain.named_blobs([draft]))
+        self._head = new_head
+        return epoch
+
+    def _require_owner(self, epoch: int) -> None:
+        self._require_writable()
+        if self._ownership is None or not self._ownership.held:
+            raise Fenced("this process does not own the session")
+        if epoch != self._ownership.epoch:
+            raise Fenced(f"epoch {epoch} is over: this process opened epoch {self._ownership.epoch}")
+        self._require_same_file()
+
+    def _require_same_file(self) -> None:
+        try:
+            seen = self.path.stat()
+        except OSError as error:
+            raise Damaged(f"{self.path} was removed while it was in use") from error
+        if (seen.st_dev, seen.st_ino) != self._identity:
+            raise Damaged(f"{self.path} was replaced while it was in use")
+
+    # ------------------------------------------------------------------ appending
+
+    def append(self, facts: Sequence[Draft], decisions: Sequence[Draft], expected_head: int, epoch: int) -> Appended:
+        """See `Log.append`."""
+        return self._append(facts, lambda _missed, _first: decisions, expected_head, epoch, decisions)
+
+    def append_deciding(
+        self,
+        facts: Sequence[Draft],
+        derive: Callable[[Sequence[Stored], int], Sequence[Draft]],
+        expected_head: int,
+        epoch: int,
+    ) -> Appended:
+        """See `Log.append_deciding`."""
+        return self._append(facts, derive, expected_head, epoch, None)
+
+    def _append(
+        self,
+        facts: Sequence[Draft],
+        derive: Callable[[Sequence[Stored], int], Sequence[Draft]],
+        expected_head: int,
+        epoch: int,
+        decisions: Sequence[Draft] | None,
+    ) -> Appended:
+        self._require_owner(epoch)
+        if decisions is not None:
+            try:
+                return self._append_new([*facts, *decisions], facts, expected_head, epoch)
+            except apsw.ConstraintError:
+                pass  # an id is in the log already: look at each
+        with self._writing():
+            head = self._checked_last(epoch)
+            new_facts = self._not_yet_here(chain.without_repeats(facts))
+            first = head.seq + 1
+            if decisions is None:
+                missed = self._page(expected_head, first, limited=False) if head.seq > expected_head else []
+                derived, kept = list(derive(missed, first)), True
+            else:
+                derived = list(decisions)
+                kept = head.seq == expected_head
+            new_decisions = self._not_yet_here(chain.without_repeats(derived))
+            if not kept:
+                kept = bool(derived) and not new_decisions
+                new_decisions = []
+            new = chain.without_repeats([*new_facts, *new_decisions])
+            rows, new_head = chain.place(new, head, epoch)
+            self._insert(rows, chain.named_blobs(new))
+        self._head = new_head
+        self._bound_wal()
+        return Appended(first, new_head, kept)
+
+    def _append_new(self, drafts: list[Draft], facts: Sequence[Draft], expected_head: int, epoch: int) -> Appended:
+        """The usual case: no id is in the log. All hashing is done before the lock is taken.
+
+        Raises apsw.ConstraintError, with nothing written, if an id is."""
+        known = self._head
+        names = chain.named_blobs(drafts)
+        placed = chain.place(drafts, known, epoch)
+        with self._writing():
+            head = self._checked_last(epoch)
+            kept = head.seq == expected_head
+            if not kept:
+                placed = chain.place(facts, head, epoch)
+            elif head.seq != known.seq:
+                placed = chain.place(drafts, head, epoch)
+            self._insert(placed[0], names)
+        self._head = placed[1]
+        self._bound_wal()
+        return Appended(head.seq + 1, placed[1], kept)
+
+    def submit(self, command: Draft) -> int:
+        """See `Log.submit`."""
+        self._require_writable()
+        self._require_same_file()
+        names = chain.named_blobs([command])
+        with self._writing():
+            there = self._same_event(command)
+            if there is not None:
+                return there
+            chain.check_command(command, self._commands, self._listed_commands())
+            head = self._last()
+            rows, new_head = chain.place([command], head, self._epoch())
+            self._insert(rows, names)
+        self._head = new_head
+        self._bound_wal()
+        return new_head.seq
+
+    def _insert(self, rows: list[Row], names: Mapping[str, list[BlobRef]]) -> None:
+        self._db.executemany(_INSERT, rows)
+        for row in rows:
+            if names and (refs := names.get(row.id.hex())):
+                blobs.name_blobs(self._db, refs, row.seq)
+            if b'"type":"session.opened"' in row.header:
+                self._db.execute("UPDATE meta SET value = ? WHERE key = 'opened'", (row.seq,))
+
+    def _not_yet_here(self, drafts: list[Draft]) -> list[Draft]:
+        return [draft for draft in drafts if self._same_event(draft) is None]
+
+    def _same_event(self, draft: Draft) -> int | None:
+        """The seq of this very event if it is in the log. Raises Conflict if its id stands for another."""
+        sql = "SELECT seq, header, body FROM events WHERE id = ?"
+        found = fetch(self._db, tuple[int, bytes, bytes | None], sql, (bytes.fromhex(draft.id),))
+        if not found:
+            return None
+        seq, header, body = found[0]
+        if not chain.is_same(draft, header, body):
+            raise Conflict(f"event id {draft.id} is in the log (seq {seq}) with other content")
+        return seq
+
+    def _listed_commands(self) -> dict[str, int] | None:
+        opened = number(self._db, "SELECT value FROM meta WHERE key = 'opened'")
+        if self._listed[0] != opened:
+            found = fetch(self._db, tuple[bytes | None], "SELECT body FROM events WHERE seq = ?", (opened,))
+            self._listed = (opened, chain.listed_commands(found[0][0]) if found else None)
+        return self._listed[1]
+
+    # ------------------------------------------------------------------ transactions
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One write transaction. After an error of SQLite it is unknown what is on disk, and nothing more is written
+        until `reopen`; our own refusals roll back cleanly."""
+        self._require_writable()
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except apsw.ConstraintError:
+            self._roll_back()
+            raise
+        except apsw.Error as error:
+            self._broken = True
+            self._roll_back()
+            raise schema.translate(error, self.path) from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            with contextlib.suppress(apsw.Error):  # the error that led here is the one to tell
+                self._db.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._require_usable()
+        try:
+            yield
+        except apsw.Error as error:
+            raise schema.translate(error, self.path) from error
+
+    def _require_usable(self) -> None:
+        if self._broken:
+            raise StoreUnavailable(f"{self.path}: an earlier write failed; reopen and look what is there")
+
+    def _require_writable(self) -> None:
+        self._require_usable()
+        if self.read_only:
+            raise StoreUnavailable(f"{self.path} was opened for reading only")
+
+    def _last(self) -> Head:
+        found = fetch(self._db, tuple[int, bytes], _LAST)
+        return Head(*found[0]) if found else Head(0, genesis(self.session))
+
+    def _epoch(self) -> int:
+        return number(self._db, "SELECT value FROM meta WHERE key = 'epoch'")
+
+    def _checked_last(self, epoch: int) -> Head:
+        """The head, after making sure that the epoch is still ours and that nobody rewrote what we wrote."""
+        if self._epoch() != epoch:
+            raise Fenced(f"epoch {self._epoch()} has begun: this process no longer owns the session")
+        head, known = self._last(), self._head
+        if head.seq < known.seq or (head.seq == known.seq and head.hash != known.hash):
+            raise Damaged(f"{self.path} was rewritten while it was in use", seq=min(head.seq + 1, known.seq))
+        return head
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, after: int = 0, before: int | None = None) -> Iterator[Stored]:
+        """See `Log.read`."""
+        while page := self._read_page(after, before):
+            yield from page
+            after = page[-1].seq
+
+    def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Stored]:
+        """See `Log.follow`."""
+        while True:
+            for event in self.read(after):
+                yield event
+                after = event.seq
+            if stopped():
+                return
+            time.sleep(FOLLOW_POLL_SECONDS)
+
+    def _read_page(self, after: int, before: int | None) -> list[Stored]:
+        with self._reading():
+            return self._page(after, before)
+
+    def _page(self, after: int, before: int | None, *, limited: bool = True) -> list[Stored]:
+        page: list[Stored] = []
+        room = PAGE_BYTES
+        end = 2**62 if before is None else before
+        cursor = self._db.cursor()
+        try:
+            for row in cursor.execute(f"{_EVENTS} WHERE e.seq > ? AND e.seq < ? ORDER BY e.seq", (after, end)):
+                event = Stored(*row)
+                page.append(event)
+                room -= len(event.header) + len(event.body or event.hidden or b"")
+                if limited and (room <= 0 or len(page) == PAGE_EVENTS):
+                    break
+        finally:
+            cursor.close(True)  # ends the read transaction
+        return page
+
+    def changed(self) -> bool:
+        """See `Log.changed`."""
+        with self._reading():
+            version = self._read_data_version()
+        moved = version != self._data_version
+        self._data_version = version
+        return moved
+
+    def _read_data_version(self) -> int:
+        return number(self._db, "PRAGMA data_version")
+
+    def head(self) -> Head:
+        """See `Log.head`."""
+        with self._reading():
+            return self._last()
+
+    def find(self, ids: Iterable[str]) -> dict[str, int]:
+        """See `Log.find`."""
+        found = {}
+        with self._reading():
+            for id_ in ids:
+                rows = fetch(self._db, tuple[int], "SELECT seq FROM events WHERE id = ?", (bytes.fromhex(id_),))
+                if rows:
+                    found[id_] = rows[0][0]
+        return found
+
+    # ------------------------------------------------------------------ blobs
+
+    def put_blob(self, data: bytes | Iterable[bytes], key: bytes) -> tuple[str, int]:
+        """See `Log.put_blob`."""
+        self._require_writable()
+        row, root, length = blobs.write_blob(self._db, data, key, self._blob_transaction)
+        self._my_blobs.add(row)
+        return root, length
+
+    @contextlib.contextmanager
+    def _blob_transaction(self) -> Iterator[None]:
+        with self._writing():
+            yield
+        self._bound_wal()
+
+    def get_blob(self, root: str) -> bytes:
+        """See `Log.get_blob`."""
+        return b"".join(self.stream_blob(root))
+
+    def stream_blob(self, root: str) -> Iterator[bytes]:
+        """See `Log.stream_blob`."""
+        with self._reading():
+            yield from blobs.read_blob(self._db, root)
+
+    # ------------------------------------------------------------------ fold checkpoints
+
+    def save_checkpoint(self, seq: int, version: int, state: bytes) -> None:
+        """See `Log.save_checkpoint`. Of older ones, one for each doubling of the distance is kept, for seeking."""
+        with self._writing():
+            self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", (version, seq, state))
+            held = fetch(self._db, tuple[int], "SELECT seq FROM checkpoints WHERE version = ?", (version,))
+            for old in chain.thinned([at for (at,) in held], seq):
+                self._db.execute("DELETE FROM checkpoints WHERE version = ? AND seq = ?", (version, old))
+
+    def load_checkpoint(self, version: int, before: int | None = None) -> tuple[int, bytes] | None:
+        """See `Log.load_checkpoint`."""
+        with self._reading():
+            sql = "SELECT seq, state FROM checkpoints WHERE version = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
+            newest = 2**62 if before is None else before
+            found = fetch(self._db, tuple[int, bytes], sql, (version, newest))
+        return found[0] if found else None
+
+    # ------------------------------------------------------------------ upkeep
+
+    def tidy(self, pages: int = TIDY_PAGES) -> bool:
+        """Move the write-ahead log into the main file if it holds at least `pages` pages; whether that was tried.
+
+        For the owner to call between appends, when nothing waits: with large rows it takes some milliseconds.
+        """
+        if self._wal_pages < pages or self._broken:
+            return False
+        with self._reading():
+            _, moved = self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if moved >= self._wal_pages:
+            self._wal_pages = 0
+        return True
+
+    def _bound_wal(self) -> None:
+        if self._wal_pages >= WAL_PAGES_MAX:
+            self.tidy(WAL_PAGES_MAX)
+
+    def quick_check(self) -> list[str]:
+        """What SQLite's own structure check finds wrong, nothing if all is well."""
+        with self._reading():
+            return [text for (text,) in fetch(self._db, tuple[str], "PRAGMA quick_check") if text != "ok"]
+
+    def reopen(self) -> None:
+        """See `Log.reopen`."""
+        with contextlib.suppress(apsw.Error):  # it failed before; what counts is whether a new one works
+            self._db.close(True)
+        self._broken = True
+        db = schema.connect(self.path, read_only=self.read_only)
+        self._adopt_connection(db)
+        if self._ownership is not None:
+            db.set_busy_handler(schema.Patience(OWNER_RETRY_SECONDS))
+        try:
+            self._head = self._last()
+        except apsw.Error as error:
+            raise schema.translate(error, self.path) from error
+        self._broken = False
+
+    def close(self) -> None:
+        """See `Log.close`."""
+        owner = self._ownership is not None and self._ownership.held
+        try:
+            if owner and not self._broken:
+                # Upkeep only: on a full or failing disk the next owner does it, and closing must not fail for it.
+                with contextlib.suppress(apsw.Error, StoreUnavailable):
+                    self._sweep()
+                    self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        finally:
+            with contextlib.suppress(apsw.Error):
+                self._db.close(True)
+            self._broken = True
+            if self._ownership is not None:
+                self._ownership.release()
+
+    def _sweep(self) -> None:
+        """Drop unnamed blobs that were there at the claim or are ours; one that a submitter stored since is about to
+        be named."""
+        for row in blobs.unnamed_blobs(self._db, self._old_blobs, self._my_blobs):
+            with self._writing():
+                blobs.drop_blob(self._db, row)
+
+    def __enter__(self) -> "SqliteLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
