@@ -14,11 +14,11 @@ from muse.errors import StoreUnavailable
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
-# Kernel names of file systems on which a second machine (or the host of a virtual one) may write unseen.
-REMOTE_TYPES: Final = frozenset(
-    ["nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "9p", "virtiofs", "drvfs", "afs", "ncpfs", "ceph"]
-    + ["glusterfs", "lustre", "gpfs", "ocfs2", "gfs2", "vboxsf"]
-)
+# Kernel names of file systems on which a second machine, or the host of a virtual one, may write unseen.
+NETWORK_TYPES: Final = frozenset({"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ncpfs", "ceph"})
+CLUSTER_TYPES: Final = frozenset({"glusterfs", "lustre", "gpfs", "ocfs2", "gfs2"})
+HOST_TYPES: Final = frozenset({"9p", "virtiofs", "drvfs", "vboxsf"})
+REMOTE_TYPES: Final = NETWORK_TYPES | CLUSTER_TYPES | HOST_TYPES
 # The fuse file systems known to be of one machine and to honour locks; any other is refused.
 LOCAL_FUSE: Final = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.gocryptfs"})
 

@@ -125,12 +125,14 @@ def connect(path: Path, *, read_only: bool, busy_seconds: float = 0.002) -> apsw
     return db
 
 
-def fetch(db: apsw.Connection, _kind: type[R], sql: str, values: Sequence[apsw.SQLiteValue] = ()) -> list[R]:
+def fetch(
+    db: apsw.Connection, _kind: type[R], sql: str, values: Sequence[int | float | str | bytes | None] = ()
+) -> list[R]:
     """All rows of a query, typed as the caller says they are (the tables are STRICT, so they are)."""
-    return cast(list[R], db.execute(sql, values).fetchall())
+    return cast("list[R]", db.execute(sql, values).fetchall())
 
 
-def number(db: apsw.Connection, sql: str, values: Sequence[apsw.SQLiteValue] = ()) -> int:
+def number(db: apsw.Connection, sql: str, values: Sequence[int | float | str | bytes | None] = ()) -> int:
     """The one integer that a query gives."""
     return fetch(db, tuple[int], sql, values)[0][0]
 
