@@ -19,10 +19,6 @@ class Refused(Exception):
     """The input is not of the format."""
 
 
-class TooShort(Exception):
-    """Intact, as far as it goes."""
-
-
 def sha(data):
     return hashlib.sha256(data).digest()
 
@@ -211,11 +207,11 @@ def session_tree(hashes):
     return tree([sha(b"\0muse-event-1\n" + each) for each in hashes])
 
 
-def redact(body, key, hidden_paths):
-    """The array of §4, leaves at these paths hidden."""
+def redact(body, key, hidden):
+    """The array of §4, the leaves at these (path, piece) hidden."""
     out = []
     for i, (kind, path, piece, text) in enumerate(leaves(body)):
-        if path.decode() in hidden_paths:
+        if (path.decode(), piece) in hidden:
             out.append({"hash": leaf_hash(salt(key, i), kind, path, piece, text).hex()})
             continue
         entry = {"kind": kind, "path": path.decode(), "piece": piece, "salt": salt(key, i).hex()}
@@ -273,10 +269,10 @@ def shown_leaf(entry):
 
 
 def read_redacted(entries):
-    """(count, root), blobs named."""
+    """(count, root), blobs named, top-level keys shown."""
     if not isinstance(entries, list) or not entries:
         raise Refused("leaves")
-    hashes, named = [], []
+    hashes, named, keys = [], [], set()
     for entry in entries:
         if not isinstance(entry, dict):
             raise Refused("leaf")
@@ -285,15 +281,17 @@ def read_redacted(entries):
             continue
         kind, path, piece, text, leaf_salt = shown_leaf(entry)
         hashes.append(leaf_hash(leaf_salt, kind, path, piece, text))
+        keys |= set(json.loads(path)[:1])
         if kind == 7:
             named.append((entry["blob"], entry["length"]))
-    return (len(hashes), tree(hashes)), named
+    return (len(hashes), tree(hashes)), named, keys
 
 
 class Export:
     """Reads an export line by line; `seq` and `hash` are the head so far."""
 
-    def __init__(self):
+    def __init__(self, clear):
+        self.clear = clear
         self.seq, self.hash, self.session = 0, b"", None
         self.ids, self.blobs, self.named, self.hashes = set(), {}, set(), []
         self.ended = False
@@ -304,7 +302,7 @@ class Export:
         keys = set(value)
         if self.session is None:
             self.first(value)
-        elif keys in ({"header", "body", "key"}, {"header", "leaves"}):
+        elif keys - {"hash"} in ({"header", "body", "key"}, {"header", "leaves"}):
             self.event(value)
         elif keys in ({"blob", "length", "key", "data"}, {"blob", "length", "hidden"}):
             self.blob(value)
@@ -318,12 +316,12 @@ class Export:
             raise Refused("first line")
         if value["muse_export"] is True or not string(value["session"]):
             raise Refused("first line")
-        self.session, self.head = value["session"], (integer(value["head"]), unhex(value["hash"], 32))
-        self.hash = genesis(self.session)
-        self.check_head()
+        self.head, self.hash = (integer(value["head"]), unhex(value["hash"], 32)), genesis(value["session"])
+        self.check_head(0, self.hash)
+        self.session = value["session"]
 
-    def check_head(self):
-        if self.seq > self.head[0] or (self.seq == self.head[0] and self.hash != self.head[1]):
+    def check_head(self, seq, event_hash):
+        if seq > self.head[0] or (seq == self.head[0] and event_hash != self.head[1]):
             raise Refused("the head of the first line")
 
     def event(self, value):
@@ -332,7 +330,9 @@ class Export:
         if head["seq"] != self.seq + 1 or head["id"] in self.ids:
             raise Refused("seq or id")
         if "leaves" in value:
-            (count, root), named = read_redacted(value["leaves"])
+            (count, root), named, keys = read_redacted(value["leaves"])
+            if not self.clear.get((head["type"], head["v"]), set()) <= keys:
+                raise Refused("a clear key is hidden")
         else:
             body = body_of(string(value["body"]))
             count, root = commit(body, unhex(value["key"], 32))
@@ -342,11 +342,14 @@ class Export:
             if self.blobs.get(blob) != length:
                 raise Refused("a blob is missing")
             self.named.add(blob)
+        event_hash = chain(self.hash, header, count, root)
+        if "hash" in value and unhex(value["hash"], 32) != event_hash:
+            raise Refused("chain")
+        self.check_head(self.seq + 1, event_hash)
         self.ids.add(head["id"])
-        self.hash = chain(self.hash, header, count, root)
-        self.hashes.append(self.hash)
+        self.hash = event_hash
+        self.hashes.append(event_hash)
         self.seq += 1
-        self.check_head()
 
     def blob(self, value):
         root, length = value["blob"], integer(value["length"])
@@ -375,9 +378,15 @@ class Export:
         self.ended = True
 
 
-def verify(data, known=None):
+def clear_keys(prose):
+    """{(type, v): keys} from the table of §7."""
+    rows = re.findall(r"^\| `([a-z]+\.[a-z_]+)` \| ([0-9]+) \| ([a-z0-9_` ]+) \|$", prose, re.MULTILINE)
+    return {(name, int(v)): set(re.findall("`([a-z0-9_]+)`", keys)) for name, v, keys in rows}
+
+
+def verify(data, known=None, clear=None):
     """(exit code, first bad seq or None) of an export; `known` is (seq, hash in hex) kept elsewhere."""
-    export = Export()
+    export = Export(clear or {})
     try:
         *lines, rest = data.split(b"\n")
         for line in lines:
@@ -389,7 +398,7 @@ def verify(data, known=None):
                 value = None
             if isinstance(value, dict):
                 export.line(value)
-        if known and export.seq >= known[0]:
+        if known and export.session is not None and export.seq >= known[0]:
             reached = export.hashes[known[0] - 1] if known[0] else genesis(export.session)
             if reached.hex() != known[1]:
                 return 6, known[0]
