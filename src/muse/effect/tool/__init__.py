@@ -1,0 +1,22 @@
+"""The tools that every agent has: files of the workspace, search, and the shell."""
+
+import os
+from collections.abc import Mapping
+
+from muse.effect.protocol import Tool
+from muse.effect.runner import Runner
+from muse.effect.tool.shell import ShellTool
+
+__all__ = ["builtin_tools"]
+
+
+def builtin_tools(
+    runner: Runner, *, environment: Mapping[str, str] | None = None, extra_names: tuple[str, ...] = ()
+) -> dict[str, Tool]:
+    """The built-in tools by name.
+
+    `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the
+    user lets through besides the usual ones.
+    """
+    tools: tuple[Tool, ...] = (ShellTool(runner, os.environ if environment is None else environment, extra_names),)
+    return {tool.spec.name: tool for tool in tools}

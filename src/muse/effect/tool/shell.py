@@ -1,0 +1,314 @@
+"""The shell tool: one command under the runner, which outlives the host.
+
+Class `attachable`: after a crash the next host finds the command by its call and goes on with it. The runner owns
+process, time-out and spool; this module says what to start, shows live output, and turns the end into a result. It
+must not know how the runner works.
+"""
+
+import hashlib
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, assert_never
+
+import anyio
+import anyio.to_thread
+
+from muse.effect.protocol import Keep, KeepFile, Show, ToolCall, ToolResult, Verdict, Workspace
+from muse.effect.runner import (
+    CommandSpec,
+    Exit,
+    Exited,
+    LeftRunning,
+    Lost,
+    NeverAccepted,
+    Runner,
+    RunnerError,
+    Running,
+    StartRefused,
+)
+from muse.effect.tool import output
+from muse.effect.tool.arguments import Arguments, Parameter, Refusal, schema_of, take
+from muse.effect.tool.environment import shell_environment
+from muse.effect.tool.live import follow_spool
+from muse.errors import Fenced
+from muse.event.content import Observed, ToolSpec
+from muse.event.text import clean
+
+_Status = Literal["ok", "error", "cancelled", "unknown"]
+
+TIMEOUT_SECONDS: Final = 120
+"""How long a command may run when neither the call nor the settings say."""
+
+TIMEOUT_SECONDS_MAX: Final = 24 * 3600
+"""The longest time a model may ask for."""
+
+COMMAND_BYTES_MAX: Final = 128 * 1024 - 1
+"""The longest single argument that Linux passes to a program."""
+
+SPOOL_BYTES_MAX: Final = 1 << 30
+"""Where the runner ends a command because of its output."""
+
+CANCEL_SECONDS_MAX: Final = 30
+"""How long a cancelled call waits for the runner to say that the command is gone."""
+
+_PARAMETERS: Final = (
+    Parameter(name="command", kind="string", required=True, description="Command for bash -c.", aliases=("cmd",)),
+    Parameter(
+        name="timeout_seconds",
+        kind="integer",
+        minimum=1,
+        maximum=TIMEOUT_SECONDS_MAX,
+        description=f"End the command after this long (default {TIMEOUT_SECONDS}).",
+        aliases=("timeout_secs",),
+    ),
+    Parameter(name="description", kind="string", description="What the command is for, in a few words."),
+)
+
+_DESCRIPTION: Final = f"""\
+Run a command with bash in the workspace folder. Each call is a new shell: cd and variables do not carry over. \
+Standard input is empty, so use flags instead of prompts. Returns standard output and error as one text, then the \
+exit code; of more than {output.TEXT_BYTES_MAX} bytes you get head and tail, and the tool output reads the rest. \
+Prefer the tools read, edit, glob and grep for files."""
+
+
+class ShellTool:
+    """Runs commands. `environment` is the host's; what commands see of it is chosen here, by name."""
+
+    spec = ToolSpec(
+        name="shell",
+        description=_DESCRIPTION,
+        schema=schema_of(_PARAMETERS),
+        recovery="attachable",
+        writes=True,
+    )
+
+    def __init__(self, runner: Runner, environment: Mapping[str, str], extra_names: tuple[str, ...] = ()) -> None:
+        self._runner = runner
+        self._environment = shell_environment(environment, extra_names)
+
+    def paths(self, workspace: Workspace, args: Mapping[str, object]) -> tuple[str, ...]:
+        """None: what a command touches is not known."""
+        return ()
+
+    async def observe(self, call: ToolCall, workspace: Workspace, keep: Keep) -> Observed:
+        """The folder in which the command will run."""
+        try:
+            _command(call)
+        except Refusal as refusal:
+            return Observed(folder=str(workspace.root), error=str(refusal))
+        return Observed(folder=str(workspace.root))
+
+    async def run(
+        self, call: ToolCall, observed: Observed, workspace: Workspace, keep: Keep, keep_file: KeepFile, show: Show,
+        attach: bool,
+    ) -> ToolResult:  # fmt: skip
+        """Start the command, or with `attach` take up one that is started, and wait for its end.
+
+        Cancelling ends the command with all it started, and returns what it wrote until then. Raises Fenced.
+        """
+        try:
+            if not attach:
+                await self._start(call, workspace)
+            exit = await self._wait(call, show)
+        except Refusal as refusal:
+            return ToolResult(status="error", text=str(refusal))
+        except RunnerError as error:
+            return await self._unknown(call, str(error), keep_file)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                return await self._cancel(call, keep_file)
+        return await self._finish(call, exit, keep_file)
+
+    async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
+        """What the runner's files say of the call."""
+        try:
+            attempt = self._runner.inspect(call.call, call.attempt)
+        except RunnerError as error:
+            evidence = str(error)
+        else:
+            match attempt:
+                case NeverAccepted():
+                    return Verdict(verdict="not_done", evidence="the runner's folder holds no start of this command")
+                case Running():
+                    return Verdict(verdict="attached", evidence="the command still runs under the runner")
+                case Exited():
+                    return Verdict(
+                        verdict="attached", evidence="the command ended; its exit status and output are kept"
+                    )
+                case Lost(command_alive=alive):
+                    evidence = "the command was started, and its supervisor died before it ended: no exit status"
+                    evidence += "; the command itself still runs" if alive else ""
+                case _:
+                    assert_never(attempt)
+        excerpt = await anyio.to_thread.run_sync(self._excerpt, call)
+        text = _joined(excerpt.text, _doubt(evidence))
+        return Verdict(
+            verdict="unknown",
+            evidence=evidence,
+            result=ToolResult(status="unknown", text=text, output_bytes=excerpt.size),
+        )
+
+    async def _start(self, call: ToolCall, workspace: Workspace) -> None:
+        """Raises Refusal when nothing was started, RunnerUnavailable when that is not known."""
+        command, timeout_seconds = _command(call)
+        spec = CommandSpec(
+            call=call.call,
+            attempt=call.attempt,
+            args_digest=hashlib.sha256(call.args_text.encode("utf-8", "surrogatepass")).hexdigest(),
+            argv=[self._shell(), "-c", command],
+            cwd=str(workspace.root),
+            env=self._environment,
+            timeout_ms=timeout_seconds * 1000,
+            output_bytes_max=SPOOL_BYTES_MAX,
+        )
+        try:
+            with anyio.CancelScope(shield=True):  # a start that was sent must be known before it can be cancelled
+                await self._runner.start(spec)
+        except StartRefused as refused:
+            if refused.reason != "exists":  # an earlier start of this very attempt is the one to wait for
+                raise Refusal(f"the command was not started: {refused}") from refused
+
+    def _shell(self) -> str:
+        path = self._environment.get("PATH")
+        return shutil.which("bash", path=path) or "/bin/sh"
+
+    async def _wait(self, call: ToolCall, show: Show) -> Exit:
+        exit: Exit | None = None
+        failure: RunnerError | Fenced | None = None
+        ended = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow_spool, self._spool(call), show, ended)
+            try:
+                exit = await self._runner.wait(call.call, call.attempt)
+            except (RunnerError, Fenced) as error:
+                failure = error  # carried out of the task group, which would wrap it
+            ended.set()
+        if failure is not None:
+            raise failure
+        assert exit is not None
+        return exit
+
+    async def _cancel(self, call: ToolCall, keep_file: KeepFile) -> ToolResult:
+        """End the command, wait for that within a limit, and say what is known."""
+        why = f"the runner did not answer within {CANCEL_SECONDS_MAX} s"
+        try:
+            with anyio.move_on_after(CANCEL_SECONDS_MAX):
+                await self._runner.cancel(call.call, call.attempt)
+            attempt = self._runner.inspect(call.call, call.attempt)
+        except RunnerError as error:
+            return await self._unknown(call, str(error), keep_file)
+        match attempt:
+            case NeverAccepted():
+                return ToolResult(status="cancelled", text="cancelled before the command was started")
+            case Exited(exit=exit):
+                return await self._finish(call, exit, keep_file)
+            case Running():
+                text = f"cancelled, but the command may still run: {why}"
+                return await self._result(call, "cancelled", text, keep_file)
+            case Lost():
+                return await self._unknown(call, "the command's supervisor is gone", keep_file)
+            case _:
+                assert_never(attempt)
+
+    async def _unknown(self, call: ToolCall, why: str, keep_file: KeepFile) -> ToolResult:
+        return await self._result(call, "unknown", _doubt(why), keep_file)
+
+    async def _finish(self, call: ToolCall, exit: Exit, keep_file: KeepFile) -> ToolResult:
+        good = exit.code == 0 and not (exit.timed_out or exit.output_limit_reached or exit.spool_error)
+        status: _Status = "cancelled" if exit.cancelled else "ok" if good else "error"
+        return await self._result(call, status, how_it_ended(exit), keep_file, exit)
+
+    async def _result(
+        self, call: ToolCall, status: _Status, ending: str, keep_file: KeepFile, exit: Exit | None = None
+    ) -> ToolResult:
+        excerpt = await anyio.to_thread.run_sync(self._excerpt, call, exit)
+        kept = None if excerpt.whole else await keep_file(self._spool(call))
+        return ToolResult(
+            status=status,
+            text=_joined(excerpt.text, ending),
+            output=kept,
+            output_bytes=excerpt.size,
+            exit_code=None if exit is None else exit.code,
+            timed_out=exit is not None and exit.timed_out,
+            processes=() if exit is None else tuple(_process(left) for left in exit.left_running),
+        )
+
+    def _spool(self, call: ToolCall) -> Path:
+        return Path(self._runner.output_path(call.call, call.attempt))
+
+    def _excerpt(self, call: ToolCall, exit: Exit | None = None) -> output.Excerpt:
+        size = None if exit is None else exit.output_bytes
+        return output.excerpt_file(self._spool(call), f'read them with output(call="{call.call}")', size)
+
+
+def _command(call: ToolCall) -> tuple[str, int]:
+    """Command and time-out in seconds of a call. Raises Refusal."""
+    args: Arguments = take("shell", _PARAMETERS, call.args)
+    command = args.text("command")
+    if not command.strip():
+        raise Refusal("argument command is empty: give a command")
+    if "\0" in command:
+        raise Refusal("argument command holds a NUL character, which no command can hold: leave it out")
+    try:
+        size = len(command.encode())
+    except UnicodeEncodeError as error:
+        raise Refusal(
+            f"argument command holds half a surrogate pair at character {error.start}: leave it out"
+        ) from None
+    if size > COMMAND_BYTES_MAX:
+        raise Refusal(
+            f"argument command has {size} bytes, and the system takes at most {COMMAND_BYTES_MAX}: "
+            "write it to a file with the tool write and run that"
+        )
+    return command, args.number("timeout_seconds", call.timeout_seconds or TIMEOUT_SECONDS)
+
+
+def how_it_ended(exit: Exit) -> str:
+    """The lines under the output that tell a model how its command ended."""
+    lines = []
+    if exit.start_error:
+        lines.append(f"the command could not be started: {exit.start_error}")
+    if exit.timed_out:
+        lines.append(
+            f"timed out after {exit.duration_ms / 1000:.1f} s and was ended; the output above is what it wrote until "
+            "then. Give a larger timeout_seconds, or start it in the background with its output in a file"
+        )
+    if exit.cancelled:
+        lines.append("cancelled; the output above is what it wrote until then")
+    if exit.output_limit_reached:
+        lines.append(f"ended because it wrote more than {SPOOL_BYTES_MAX} bytes: send its output to a file or a filter")
+    if exit.spool_error:
+        lines.append(f"ended because its output could not be stored: {exit.spool_error}")
+    lines.append(f"exit code {exit.code}" if exit.code is not None else _ended_by(exit.signal))
+    if exit.left_running:
+        named = ", ".join(f"{left.pid} ({left.command})" for left in exit.left_running)
+        lines.append(f"still running in the background: {named}")
+    return "\n".join(lines)
+
+
+def _ended_by(number: int | None) -> str:
+    if number is None:
+        return "no exit status: a process of the command did not end when it was killed"
+    try:
+        return f"ended by signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"ended by signal {number}"
+
+
+def _joined(text: str, ending: str) -> str:
+    if not text:
+        return f"(no output)\n{ending}"
+    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{ending}"
+
+
+def _doubt(why: str) -> str:
+    return (
+        f"outcome unknown ({why}). The command may or may not have finished, and may still run. "
+        "Look at what it changed before you run it again"
+    )
+
+
+def _process(left: LeftRunning) -> tuple[int, int, str]:
+    return (left.pid, int(left.start_time) if left.start_time.isdecimal() else 0, clean(left.command).text)
