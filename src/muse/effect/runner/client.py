@@ -1,16 +1,17 @@
 """The host's side of a runner: start commands, wait for their end, look after a crash what became of them.
 
-Questions about the past (`inspect`) are answered from the files alone; `start`, `wait` and `cancel` talk to the supervisor
-and start one when there is none. Connections belong to no task: each request takes one from a small pool. This module
-knows the files and the socket, not the log.
+Questions about the past (`inspect`) are answered from the files alone; `start`, `wait` and `cancel` talk to the
+supervisor and start one when there is none. Connections belong to no task: each request takes one from a small pool.
+This module knows the files and the socket, not the log.
 """
 
+import contextlib
 import json
 import os
 import secrets
 import select
 import shutil
-import socket
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from muse.errors import Fenced
 from muse.effect.runner import files, processes
 from muse.effect.runner.protocol import (
     Accepted,
@@ -33,15 +34,18 @@ from muse.effect.runner.protocol import (
     CommandSpec,
     Exit,
     Exited,
+    Identity,
     Lost,
     NeverAccepted,
-    Running,
     RunnerDamaged,
+    RunnerError,
     RunnerUnavailable,
+    Running,
     StartRefused,
     accepted_from,
     exit_from,
 )
+from muse.errors import Fenced
 
 PROTOCOL = 1
 READY_SECONDS = 10.0
@@ -50,6 +54,9 @@ ANSWER_SECONDS = 30.0
 """How long it may take to answer (a wait for an exit has no limit)."""
 RETRY_SECONDS = 0.02
 ANSWER_BYTES_MAX = 16 << 20
+REQUEST_BYTES_MAX = 32 << 20
+LEFTOVERS_SECONDS = 10.0
+"""How long `cancel` waits for processes that a command left running."""
 IDLE_CONNECTIONS_MAX = 8
 SOCKET_PATH_BYTES_MAX = 100
 LOG_TAIL_BYTES = 2000
@@ -106,16 +113,19 @@ class Runner:
         request = self._request("start") | _plain(spec) | {"request": secrets.token_hex(8)}
         if spec.umask is None:
             request["umask"] = self._umask
-        for _ in range(2):
-            try:
-                answer = await self._ask(request)
-                return self._accepted(answer, request["request"])
-            except _Gone:
-                continue  # the same request again: if the first one was accepted, it is recognised as ours
-        raise RunnerUnavailable(f"the runner in {self.run_dir} died twice while it was asked to start {spec.call}")
+        answer = await self._ask(request)
+        if answer["is"] == "refused" and answer["reason"] == "exists":
+            earlier = answer["attempt"]["accepted"]
+            if earlier is not None and earlier["request"] == request["request"]:
+                return accepted_from(earlier)  # it was asked again after a lost connection, and the first one held
+        self._raise_refusal(answer)
+        return accepted_from(answer["accepted"])
 
     async def wait(self, call: str, attempt: int) -> Exit:
-        """How the command ended, at once or when it does. Raises CommandLost, StartRefused when it never was accepted."""
+        """How the command ended, at once or when it does. Output up to the end is in the spool: `output_bytes` of it.
+
+        Raises CommandLost when that cannot be known, StartRefused when it never was accepted.
+        """
         while True:
             match self.inspect(call, attempt):
                 case Exited(exit=exit):
@@ -128,19 +138,19 @@ class Runner:
                     await self._attached(call, attempt)
 
     async def cancel(self, call: str, attempt: int) -> None:
-        """End the command and all that descends from it, also what it left running; returns when it has ended."""
-        try:
-            answer = await self._ask(self._request("cancel") | {"call": call, "attempt": attempt})
-        except _Gone:
-            answer = await self._ask_again(self._request("cancel") | {"call": call, "attempt": attempt})
+        """End the command and all that descends from it, also what it left running; returns when nothing of it is left,
+        or when it has ended and its `Exit` says that something could not be killed."""
+        answer = await self._ask(self._request("cancel") | {"call": call, "attempt": attempt})
         self._raise_refusal(answer)
-        match self.inspect(call, attempt):
-            case Running():
-                await self.wait(call, attempt)
-            case Lost(accepted=accepted, command_alive=True):
-                _kill_group(accepted)
-            case _:
-                pass
+        found = self.inspect(call, attempt)
+        if isinstance(found, Running):
+            await self.wait(call, attempt)
+        elif isinstance(found, Lost) and found.command_alive:
+            _kill_group(found.accepted)
+        elif isinstance(found, Exited) and not found.exit.group_gone:
+            with anyio.move_on_after(LEFTOVERS_SECONDS):
+                while _is_living(found.accepted.keeper):  # it ends with the last process that was left running
+                    await anyio.sleep(RETRY_SECONDS)
 
     def inspect(self, call: str, attempt: int) -> Attempt:
         """What the files say, and whether the processes named in them live. Raises RunnerDamaged."""
@@ -166,22 +176,29 @@ class Runner:
         return Path(files.call_folder(str(self.run_dir), call, attempt), files.OUTPUT)
 
     def discard(self, call: str, attempt: int) -> None:
-        """Delete the spool, once the result is durable elsewhere. What names processes still running stays until they end."""
-        folder = files.call_folder(str(self.run_dir), call, attempt)
-        found = _read(os.path.join(folder, files.ACCEPTED))
-        if found is not None and _is_living(accepted_from(found).keeper):
-            self.output_path(call, attempt).unlink(missing_ok=True)
-        elif os.path.isdir(folder):
-            shutil.rmtree(folder)
+        """Delete the spool, once the result is durable elsewhere. Raises RunnerError while the command runs.
+
+        What names processes that were left running stays until they end; then their keeper takes it away.
+        """
+        match self.inspect(call, attempt):
+            case Running():
+                raise RunnerError(f"{call} (attempt {attempt}) still runs: its output cannot be discarded")
+            case Exited(accepted=accepted, exit=exit) if not exit.group_gone and _is_living(accepted.keeper):
+                self.output_path(call, attempt).unlink(missing_ok=True)
+            case _:
+                shutil.rmtree(files.call_folder(str(self.run_dir), call, attempt), ignore_errors=True)
 
     async def stop(self, *, kill: bool = False) -> None:
         """End the supervisor. With `kill`, first everything that was started under it; without, commands go on."""
-        try:
-            answer = await self._ask(self._request("stop") | {"kill": kill})
-        except _Gone:
-            return
-        self._raise_refusal(answer)
         await self.aclose()
+        connection = await self._connect()
+        try:
+            with anyio.fail_after(ANSWER_SECONDS), contextlib.suppress(_Gone):
+                await connection.send(self._request("stop") | {"kill": kill})
+                self._raise_refusal(await connection.receive())
+                await connection.receive()  # nothing more comes: the end of the connection is the end of the process
+        finally:
+            await anyio.aclose_forcefully(connection.stream)
 
     async def aclose(self) -> None:
         """Disconnect. The supervisor and all commands go on."""
@@ -194,7 +211,22 @@ class Runner:
         return {"do": do, "epoch": self.epoch}
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request, one answer, within ANSWER_SECONDS. Raises _Gone when the connection ended first."""
+        """One request, one answer; asked again, once, when the supervisor died over it. Raises RunnerUnavailable."""
+        line = json.dumps(request).encode("ascii") + b"\n"
+        if len(line) > REQUEST_BYTES_MAX:
+            raise StartRefused(f"the command takes {len(line)} bytes, more than {REQUEST_BYTES_MAX}", reason="invalid")
+        try:
+            return await self._ask_once(request)
+        except _Gone:
+            await self.aclose()  # connections of the same dead process
+        try:
+            return await self._ask_once(request)
+        except _Gone as error:
+            raise RunnerUnavailable(
+                f"the runner in {self.run_dir} died twice while it was asked", hint=_log_tail(self.run_dir)
+            ) from error
+
+    async def _ask_once(self, request: dict[str, Any]) -> dict[str, Any]:
         connection = self._idle.pop() if self._idle else await self._connect()
         answered = False
         try:
@@ -210,13 +242,6 @@ class Runner:
             ) from error
         finally:
             await self._put_back(connection, answered)
-
-    async def _ask_again(self, request: dict[str, Any]) -> dict[str, Any]:
-        await self.aclose()
-        try:
-            return await self._ask(request)
-        except _Gone as error:
-            raise RunnerUnavailable(f"the runner in {self.run_dir} died twice while it was asked") from error
 
     async def _attached(self, call: str, attempt: int) -> None:
         """Return when the supervisor says that the command ended, or when the connection ends."""
@@ -237,14 +262,6 @@ class Runner:
         else:
             await anyio.aclose_forcefully(connection.stream)
 
-    def _accepted(self, answer: dict[str, Any], request: str) -> Accepted:
-        if answer["is"] == "refused" and answer["reason"] == "exists":
-            earlier = (answer.get("attempt") or {}).get("accepted")
-            if earlier is not None and earlier.get("request") == request:
-                return accepted_from(earlier)
-        self._raise_refusal(answer)
-        return accepted_from(answer["accepted"])
-
     def _raise_refusal(self, answer: dict[str, Any]) -> None:
         if answer["is"] != "refused":
             return
@@ -256,7 +273,7 @@ class Runner:
     # ---- the connection
 
     async def _connect(self) -> _Connection:
-        """A connection to the living supervisor, which is started when there is none. Raises Fenced, RunnerUnavailable."""
+        """A connection to the supervisor, which is started when there is none. Raises Fenced, RunnerUnavailable."""
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             stream = await self._open()
@@ -303,16 +320,22 @@ class Runner:
         link = ""
         try:
             if len(path) >= SOCKET_PATH_BYTES_MAX:
-                link = tempfile.mkdtemp(prefix="muse-")
+                link = tempfile.mkdtemp(prefix="muse-", dir=_short_folder())
                 os.symlink(self.run_dir, os.path.join(link, "r"))
                 path = os.fsencode(os.path.join(link, "r", files.SOCKET))
             return await anyio.connect_unix(path)
-        except (FileNotFoundError, ConnectionError, socket.timeout):
+        except (FileNotFoundError, ConnectionError):
             return None
         finally:
             if link:
                 os.unlink(os.path.join(link, "r"))
                 os.rmdir(link)
+
+
+def _short_folder() -> str:
+    """A folder for temporary names whose path is short enough for a socket's address."""
+    folder = tempfile.gettempdir()
+    return folder if len(os.fsencode(folder)) < SOCKET_PATH_BYTES_MAX // 2 else "/tmp"
 
 
 def _spawn(run_dir: Path, idle_seconds: float, deadline: float) -> None:
@@ -378,17 +401,13 @@ def _read(path: str) -> dict[str, Any] | None:
         raise RunnerDamaged(str(error)) from error
 
 
-def _is_living(who: Any) -> bool:
+def _is_living(who: Identity) -> bool:
     return processes.is_alive(who.pid, who.start_time, who.boot_id)
 
 
 def _kill_group(accepted: Accepted) -> None:
-    import signal
-
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(accepted.command.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""The keeper: one small process per command. It starts the command, spools its output, ends it, and writes how it ended.
+"""The keeper: one small process per command. It starts it, spools its output, ends it, and writes how it ended.
 
 A keeper is forked from the supervisor and needs nobody afterwards: host and supervisor may die, and the `exit` file is
 still written. It adopts every orphan of its command (`PR_SET_CHILD_SUBREAPER`), so it knows exactly what was left
@@ -9,6 +9,7 @@ Signals: SIGUSR1 asks it to end the command. HUP, INT, QUIT and TERM are ignored
 own, and the keeper writes down how it took it. Standard library only.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -26,8 +27,12 @@ FINAL_DRAIN_BYTES_MAX = 1 << 20
 SETTLE_SECONDS = 0.1
 """After the end of the shell: time for its last children (`> >(tee log)`) to end before they count as left running."""
 KILL_ROUND_SECONDS = 0.05
+WAIT_SECONDS_MAX = 3600.0
+"""No single wait is longer, since poll() takes a limited number."""
 KILL_GIVE_UP_SECONDS = 5.0
 """After SIGKILL: how long until a process that does not go (stuck in the kernel) is reported instead."""
+UNSEEN_END_SECONDS = 1.0
+"""How often a group is looked at where its orphans do not become our children."""
 LEFT_RUNNING_MAX = 64
 """How many processes left running are named."""
 EXIT_TRIES_MAX = 600
@@ -55,6 +60,7 @@ def keep(folder: str, spec: dict[str, Any], report_fd: int) -> NoReturn:
     """Run one accepted command to its end, in a process of its own. Writes `accepted`, `refused …`, `exited` lines."""
     status = 1
     try:
+        os.setsid()  # what is sent to the supervisor's group is not for us
         _close_all_but(report_fd)
         os.set_blocking(report_fd, False)
         Keeper(folder, spec, report_fd).run()
@@ -85,6 +91,8 @@ class Keeper:
         self.spool_error = ""
         self.output_bytes = 0
         self.output_open = True
+        self.subreaper = False
+        self.started_at = 0.0
         self.output_bytes_max = int(spec["output_bytes_max"])
         self.deadline: float | None = None
         self.settle_at: float | None = None
@@ -144,11 +152,8 @@ class Keeper:
         accepted = {name: self.spec[name] for name in ("epoch", "call", "attempt", "args_digest", "request")}
         accepted |= {"time_ms": time.time_ns() // 1_000_000, "timeout_ms": self.spec["timeout_ms"]}
         accepted |= {"keeper": processes.identity(os.getpid()), "command": processes.identity(self.pid)}
-        try:
-            if not files.create_durable(os.path.join(self.folder, files.ACCEPTED), accepted):
-                return False
-        finally:
-            self.started_at = time.monotonic()
+        if not files.create_durable(os.path.join(self.folder, files.ACCEPTED), accepted):
+            return False
         _report(self.report_fd, "accepted")
         os.write(gate_write, b"x")
         os.close(gate_write)
@@ -162,12 +167,17 @@ class Keeper:
     def _turn(self) -> None:
         now = time.monotonic()
         due = self._next_due(now)
-        for fd, _ in self.poll.poll(None if due is None else max(0, (due - now) * 1000 + 0.5)):
+        self._wait(None if due is None else due - now)
+        self._reap()
+
+    def _wait(self, seconds: float | None) -> None:
+        """Until a child ended, a signal came or the time is over; output that came is moved to the spool."""
+        limited = WAIT_SECONDS_MAX if seconds is None else min(max(0.0, seconds), WAIT_SECONDS_MAX)
+        for fd, _ in self.poll.poll(limited * 1000 + 0.5):
             if fd == self.wake_fd:
                 _read_some(self.wake_fd)
             else:
                 self._drain(READ_BYTES)
-        self._reap()
 
     def _next_due(self, now: float) -> float | None:
         if self.ending:
@@ -220,17 +230,16 @@ class Keeper:
         else:
             return
         at_once = self.ending in ("spool_failed", "output_limit")
-        self.kill_at = now if at_once else now + self.spec["grace_ms"] / 1000
+        self.kill_at = now if at_once else now + max(0, self.spec["grace_ms"]) / 1000
         self.give_up_at = self.kill_at + KILL_GIVE_UP_SECONDS
         if not at_once:
             self._signal_all(signal.SIGTERM)
 
     def _signal_all(self, number: signal.Signals) -> None:
         """Signal the command's process group and everything else that descends from it."""
-        try:
+        # No such group: it is gone, or its leader has not reached setsid and is found below.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass  # the group is gone, or its leader has not reached setsid; then it is found below
         if self.subreaper:
             for pid in processes.descendants(os.getpid()):
                 _signal_outside_group(pid, self.pid, number)
@@ -267,8 +276,8 @@ class Keeper:
     # ---- the end
 
     def _write_exit(self) -> None:
-        left = [pid for pid in processes.descendants(os.getpid()) if pid != self.pid] if self.has_others else []
-        group_gone = not self.has_others and self.wait_status is not None
+        left = processes.descendants(os.getpid()) if self.has_others else []
+        others = bool(left) if self.subreaper else self.has_others
         status = None if self.wait_status is None else os.waitstatus_to_exitcode(self.wait_status)
         content = {
             "code": status if status is not None and status >= 0 else None,
@@ -281,13 +290,13 @@ class Keeper:
             "time_ms": time.time_ns() // 1_000_000,
             "duration_ms": round(((self.ended_at or time.monotonic()) - self.started_at) * 1000),
             "output_bytes": self.output_bytes,
-            "group_gone": group_gone,
+            "group_gone": self.wait_status is not None and not others,
             "left_running": [processes.describe(pid) for pid in left[:LEFT_RUNNING_MAX]],
         }
         for tries in range(EXIT_TRIES_MAX):
             try:
                 if self.output_bytes:
-                    os.fsync(self.spool_fd)
+                    files.sync(self.spool_fd)
                 files.write_durable(os.path.join(self.folder, files.EXIT), content)
                 return
             except OSError:
@@ -297,54 +306,41 @@ class Keeper:
 
     def _linger(self) -> None:
         """Stay while something was left running: keep its pipe open, reap it, end it when asked."""
-        self.ending = ""
-        asked_before = self.cancel_asked
+        if self.ending == "cancelled":
+            self.cancel_asked = False  # that one is done; a new one may come
         kill_at: float | None = None
-        while True:
-            self._reap()
-            if not self.has_others:
-                break
+        kill_round = KILL_ROUND_SECONDS
+        self._reap()
+        while self.has_others:
             now = time.monotonic()
-            if self.cancel_asked and not asked_before and kill_at is None:
+            if self.cancel_asked:
+                self.cancel_asked = False
                 self._signal_all(signal.SIGTERM)
-                kill_at = now + self.spec["grace_ms"] / 1000
-            if kill_at is not None and now >= kill_at:
+                kill_at = now + max(0, self.spec["grace_ms"]) / 1000
+            elif kill_at is not None and now >= kill_at:
                 self._signal_all(signal.SIGKILL)
-                kill_at = now + KILL_ROUND_SECONDS
-            wait = None if kill_at is None else max(0.0, kill_at - now)
-            if not self.subreaper:
-                wait = 1.0 if wait is None else min(wait, 1.0)
-            for fd, _ in self.poll.poll(None if wait is None else wait * 1000 + 0.5):
-                if fd == self.wake_fd:
-                    _read_some(self.wake_fd)
-                else:
-                    self._drain_late()
+                kill_at = now + kill_round
+                kill_round = min(2 * kill_round, KILL_GIVE_UP_SECONDS)
+            if self.output_bytes > self.output_bytes_max or os.fstat(self.spool_fd).st_nlink == 0:
+                self.spool_error = self.spool_error or "closed"  # late output is dropped from here on
+            wait = WAIT_SECONDS_MAX if kill_at is None else kill_at - now
+            self._wait(wait if self.subreaper else min(wait, UNSEEN_END_SECONDS))
+            self._reap()
         self._sweep()
-
-    def _drain_late(self) -> None:
-        """Output after the exit: appended behind `output_bytes`, dropped past the limit or once the spool is gone."""
-        if self.output_bytes > self.output_bytes_max or os.fstat(self.spool_fd).st_nlink == 0:
-            self.spool_error = self.spool_error or "closed"
-        self._drain(READ_BYTES)
 
     def _sweep(self) -> None:
         """Take the folder away if its result was discarded while something was left running."""
         if os.fstat(self.spool_fd).st_nlink > 0:
             return
-        for name in (files.EXIT, files.ACCEPTED):
-            try:
+        with contextlib.suppress(OSError):  # somebody else may be taking it away
+            for name in (files.EXIT, files.ACCEPTED):
                 os.unlink(os.path.join(self.folder, name))
-            except FileNotFoundError:
-                pass
-        try:
             os.rmdir(self.folder)
-        except OSError:
-            pass  # somebody else put something in it or took it away
 
 
 def _become_command(spec: dict[str, Any], gate_read: int, output_write: int, error_write: int) -> NoReturn:
     """The forked child: wait at the gate, then turn into the command. Never returns."""
-    failed = _NOT_EXECUTABLE
+    doing, status = "start", _NOT_EXECUTABLE
     try:
         os.setsid()
         for number in _RESTORED:
@@ -356,23 +352,23 @@ def _become_command(spec: dict[str, Any], gate_read: int, output_write: int, err
         for source, target in ((null, 0), (output_write, 1), (output_write, 2)):
             os.dup2(source, target)
         os.umask(spec["umask"])
+        doing = f"enter {spec['cwd']}"
         os.chdir(spec["cwd"])
+        doing, status = f"execute {spec['argv'][0]}", _NOT_FOUND
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
-    except FileNotFoundError as error:
-        failed = _NOT_FOUND
-        os.write(error_write, str(error).encode("utf-8", "replace"))
     except (OSError, ValueError) as error:
-        os.write(error_write, str(error).encode("utf-8", "replace"))
+        if not isinstance(error, FileNotFoundError):
+            status = _NOT_EXECUTABLE
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        os.write(error_write, f"cannot {doing}: {reason}".encode("utf-8", "replace"))
     finally:
-        os._exit(failed)
+        os._exit(status)
 
 
 def _signal_outside_group(pid: int, group: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or took another user's rights
         if os.getpgid(pid) != group:
             os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass  # it ended meanwhile, or took another user's rights
 
 
 def _group_exists(group: int) -> bool:
@@ -393,10 +389,8 @@ def _read_some(fd: int) -> bytes:
 
 
 def _report(fd: int, line: str) -> None:
-    try:
+    with contextlib.suppress(OSError):  # the supervisor may be gone; the files say the same
         os.write(fd, json.dumps(line).encode("ascii") + b"\n")
-    except OSError:
-        pass  # the supervisor is gone; the files say the same
 
 
 def _close_all_but(kept: int) -> None:
@@ -405,7 +399,5 @@ def _close_all_but(kept: int) -> None:
     os.dup2(null, 1)
     for name in os.listdir("/dev/fd"):
         if int(name) > 2 and int(name) != kept:
-            try:
+            with contextlib.suppress(OSError):  # the one that listed them is closed by now
                 os.close(int(name))
-            except OSError:
-                pass  # the one that listed them

@@ -15,10 +15,11 @@ Folder (`$MUSE_HOME/run/<session>/`; folders 0700, files 0600):
               duration_ms output_bytes group_gone left_running [{pid start_time command}]
 
 No `accepted` and a folder that is readable: nothing was executed, ever; the same attempt may be submitted (again).
-`accepted`, no `exit`, keeper alive (same pid, start time and boot): running. Keeper gone: lost. After `discard` nothing is there.
+`accepted`, no `exit`: running while the keeper lives (same pid, start time and boot), lost when it is gone. A keeper
+needs no supervisor; it ends when nothing of its command is left running. `discard` takes the folder away.
 
-Socket: one JSON object a line, ASCII with escapes; bytes that are not UTF-8 are lone surrogates (PEP 383). A lower epoch
-is `refused: fenced`, in ping, start, cancel and stop; a higher one is durable before the request is served.
+Socket: one JSON object a line, ASCII with escapes; bytes that are not UTF-8 are lone surrogates (PEP 383). A lower
+epoch is `refused: fenced`, in ping, start, cancel and stop; a higher one is durable before the request is served.
 
     {"do":"ping","epoch"}                       pong: protocol, pid, start_time, boot_id, epoch
     {"do":"start","epoch",spec…,"request"}      accepted | refused: reason exists|fenced|invalid|limit|failed, detail
@@ -43,7 +44,7 @@ class RunnerError(MuseError):
 
 
 class RunnerUnavailable(RunnerError):
-    """The supervisor cannot be started or does not answer. After `start` it is unknown whether it was accepted: inspect."""
+    """The supervisor cannot be started or does not answer. After a `start`, `inspect` says whether it was accepted."""
 
     retry = "ask"
 
@@ -55,7 +56,8 @@ class RunnerDamaged(RunnerError):
 
 
 class StartRefused(RunnerError):
-    """A command was not started. `reason` is exists, invalid, limit or failed; `exists` means an earlier start holds."""
+    """A command was not started. `reason`: `exists` (an earlier start holds), `invalid`, `limit` (too many run),
+    `failed`, or `never_accepted` when it was to be waited for."""
 
     def __init__(self, message: str, *, reason: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -154,7 +156,7 @@ class Exited(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """It was accepted and its keeper is gone without a word: unknown. `command_alive`: the command itself still runs."""
+    """It was accepted and its keeper is gone without a word: unknown. `command_alive`: the command still runs."""
 
     accepted: Accepted
     output_bytes: int

@@ -1,13 +1,15 @@
 """The supervisor of one session's runner folder: takes requests on a socket, starts one keeper per command.
 
-Run as `python -I -S -B -X utf8 supervisor.py <run_dir> [idle seconds]`; it detaches, prints `ready` or `taken`, and goes on
-alone. It is the one door for starts: it refuses lower epochs and second starts, and it announces exits. It holds nothing
-that is not in the files too (`protocol.py` describes them), so when it dies another one takes over, also for the commands
-that run. Standard library only, and the packages above this module are not loaded, so that it is up in a few dozen ms.
+Run as `python -I -S -B -X utf8 supervisor.py <run_dir> [idle seconds]`; it detaches, prints `ready` or `taken`, and
+goes on alone. It is the one door for starts: it refuses lower epochs and second starts, and it announces exits. It
+holds nothing that is not in the files too (`protocol.py` describes them), so when it dies another one takes over, also
+for the commands that run. Standard library only, and no package above this module is loaded, so that it is up soon.
 """
 
+import contextlib
 import errno
 import fcntl
+import gc
 import json
 import os
 import select
@@ -30,10 +32,12 @@ from muse.effect.runner import files, keeper, processes
 
 PROTOCOL = 1
 IDLE_SECONDS = 30.0
-REQUEST_BYTES_MAX = 8 << 20
+REQUEST_BYTES_MAX = 32 << 20
 ANSWER_BACKLOG_BYTES_MAX = 16 << 20
-CONNECTIONS_MAX = 512
-RUNNING_MAX = 512
+CONNECTIONS_MAX = 450
+RUNNING_MAX = 450
+"""Both together stay below the usual 1,024 open files."""
+FULL_PAUSE_SECONDS = 0.05
 STOP_SECONDS_MAX = 15.0
 LOG_BYTES_MAX = 1 << 20
 POLL_ADOPTED_SECONDS = 0.1
@@ -68,7 +72,7 @@ class Connection:
 
 
 class Watched:
-    """One keeper that has not reported its end: our child (`report_fd`) or one of an earlier supervisor (by polling)."""
+    """One keeper whose command has not ended: our child, or one of an earlier supervisor (`report_fd` -1, polled)."""
 
     def __init__(self, key: Key, report_fd: int) -> None:
         self.key = key
@@ -120,8 +124,20 @@ class Supervisor:
 
     def _adopt(self) -> None:
         for key in files.attempts(self.run_dir):
-            if self._state(key)["state"] == "running":
+            state = self._state(key)
+            if state["state"] == "running":
                 self.watched[key] = Watched(key, -1)
+            elif state["state"] == "exited" and not state["keeper_alive"]:
+                self._tidy(files.call_folder(self.run_dir, *key))
+
+    def _tidy(self, folder: str) -> None:
+        """Take away what an interrupted `discard` left: a result without its spool."""
+        if os.path.lexists(os.path.join(folder, files.OUTPUT)):
+            return
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, files.EXIT))
+            os.unlink(os.path.join(folder, files.ACCEPTED))
+            os.rmdir(folder)
 
     # ---- the loop
 
@@ -161,18 +177,18 @@ class Supervisor:
         self._send_all()
 
     def _reap(self) -> None:
-        try:
+        with contextlib.suppress(BlockingIOError, ChildProcessError):  # nothing to read, or no child left
             os.read(self.wake_fd, 4096)
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except (BlockingIOError, ChildProcessError):
-            pass  # nothing more to read, or no child left
 
     def _accept(self) -> None:
         try:
             sock, _ = self.listener.accept()
-        except OSError:
-            return  # the client went away, or no descriptor is free: it stays in the queue
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(FULL_PAUSE_SECONDS)  # it stays in the queue; do not spin until a descriptor is free
+            return
         if len(self.connections) >= CONNECTIONS_MAX or not _same_user(sock):
             sock.close()
             return
@@ -278,7 +294,7 @@ class Supervisor:
         folder = files.call_folder(self.run_dir, *key)
         if self.stop_at is not None:
             raise Refused("failed", "the runner is stopping")
-        if key in self.watched or files.read_json(os.path.join(folder, files.ACCEPTED)) is not None:
+        if key in self.watched or os.path.lexists(os.path.join(folder, files.ACCEPTED)):
             raise self._exists(key)
         if len(self.watched) >= RUNNING_MAX:
             raise Refused("limit", f"{RUNNING_MAX} commands are running")
@@ -314,14 +330,13 @@ class Supervisor:
         return {"is": "cancelling" if self._signal_keeper(key) else "gone"}
 
     def _signal_keeper(self, key: Key) -> bool:
-        accepted = files.read_json(os.path.join(files.call_folder(self.run_dir, *key), files.ACCEPTED))
-        if accepted is None or not _is_living(accepted["keeper"]):
+        pid = self._keeper(key)
+        if pid is None:
             return False
-        try:
-            os.kill(accepted["keeper"]["pid"], keeper.CANCEL_SIGNAL)
-        except ProcessLookupError:
-            return False
-        return True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, keeper.CANCEL_SIGNAL)
+            return True
+        return False
 
     def _stop(self, connection: Connection, kill: bool) -> Message | None:
         if not kill:
@@ -339,17 +354,19 @@ class Supervisor:
         if self.stop_at is None:
             return False
         keys = files.attempts(self.run_dir) if self.stopping is not None else []
-        left = [key for key in keys if self._keeper_lives(key)]
-        if now < self.stop_at and left:
+        left = [key for key in keys if self._keeper(key) is not None]
+        starting = self.stopping is not None and any(not watched.accepted for watched in self.watched.values())
+        if now < self.stop_at and (left or starting):
             return False
         if self.stopping is not None:
             self.stopping.say({"is": "stopped", "left": [f"{call}.{attempt}" for call, attempt in left]})
             self._send_all()
         return True
 
-    def _keeper_lives(self, key: Key) -> bool:
-        accepted = files.read_json(os.path.join(files.call_folder(self.run_dir, *key), files.ACCEPTED))
-        return accepted is not None and _is_living(accepted["keeper"])
+    def _keeper(self, key: Key) -> int | None:
+        """The pid of the living keeper of an attempt."""
+        state = self._state(key)
+        return int(state["accepted"]["keeper"]["pid"]) if state["keeper_alive"] else None
 
     # ---- keepers
 
@@ -400,16 +417,19 @@ class Supervisor:
         return state | {"is": state["state"]}
 
     def _state(self, key: Key) -> Message:
-        """never_accepted, running, exited or lost, from the files and the keeper's life."""
+        """never_accepted, running, exited, lost or damaged, from the files and the keeper's life."""
         folder = files.call_folder(self.run_dir, *key)
-        found: Message = {"call": key[0], "attempt": key[1], "accepted": None, "exit": None}
-        accepted = files.read_json(os.path.join(folder, files.ACCEPTED))
-        if accepted is None:
-            return found | {"state": "never_accepted"}
-        living = _is_living(accepted["keeper"])
-        exited = files.read_json(os.path.join(folder, files.EXIT))
+        found: Message = {"call": key[0], "attempt": key[1], "accepted": None, "exit": None, "keeper_alive": False}
+        try:
+            accepted = files.read_json(os.path.join(folder, files.ACCEPTED))
+            if accepted is None:
+                return found | {"state": "never_accepted"}
+            living = _is_living(accepted["keeper"])  # before `exit` is read: it may write that and end in between
+            exited = files.read_json(os.path.join(folder, files.EXIT))
+        except (ValueError, KeyError, TypeError):
+            return found | {"state": "damaged"}
         state = "exited" if exited is not None else "running" if living else "lost"
-        return found | {"accepted": accepted, "exit": exited, "state": state}
+        return found | {"accepted": accepted, "exit": exited, "keeper_alive": living, "state": state}
 
 
 def _key(request: Message) -> Key:
@@ -479,6 +499,8 @@ def main() -> None:
     os.dup2(null, 1)
     os.close(null)
     keeper.become_subreaper()
+    gc.collect()
+    gc.freeze()  # keepers are forked from here: what they never touch stays shared
     supervisor.serve()
 
 
