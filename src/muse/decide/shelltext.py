@@ -38,7 +38,12 @@ _LETTERS: Final = {
     "t": "\t",
     "v": "\v",
 }
-_BODY_STOPS: Final = "\\$`"
+_REDIRECTIONS: Final = ("<<<", "<<-", "<<", "<&", "<>", "<(", ">>", ">|", ">&", ">(", "<", ">")
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of `text`, for the tables of command names."""
+    return frozenset(text.split())
 
 
 class Unclear(Exception):
@@ -48,8 +53,8 @@ class Unclear(Exception):
 class Word(msgspec.Struct, frozen=True):
     """One word, quotes removed; expansions stand in `text` as they were written.
 
-    `dynamic`: what it will be is known only when it runs. `glob`: it may become several file names. `quoted`: some of it
-    was quoted, so it is no keyword.
+    `dynamic`: what it will be is known only when it runs. `glob`: it may become several file names. `quoted`: some of
+    it was quoted, so it is no keyword.
     """
 
     text: str
@@ -262,33 +267,36 @@ class _Reader:
         draft.odd = draft.odd or spelling.odd
         if self.peek() in {"<", ">"} and plain.isdigit():
             return draft
-        if self.peek() in {"<", ">"} and plain.startswith("{") and plain.endswith("}"):
+        if draft.closed or (self.peek() in {"<", ">"} and plain.startswith("{") and plain.endswith("}")):
             raise Unclear
-        if draft.closed:
+        if draft.empty() and not word.quoted and not word.dynamic and self.keyword(word, draft):
+            # `time` stands before a command or a group; what follows is the command
+            return self.finish(draft) if draft.words else draft
+        if draft.words:
+            draft.words.append(word)
+        elif _SUBSCRIPT.match(plain):
             raise Unclear
-        if draft.empty() and not word.quoted and not word.dynamic:
-            if word.text in _REFUSED:
-                raise Unclear
-            if word.text in _OPENERS:
-                return draft
-            if word.text in _CLOSERS:
-                draft.closed = True
-                return draft
-            if word.text == "for":
-                self.loop_header()
-                return draft
-            if word.text == "time":
-                # a keyword in bash, which may stand before a group; what follows is the command
-                return self.finish(_timed(draft, word))
-        if not draft.words and _SUBSCRIPT.match(plain):
-            raise Unclear
-        if not draft.words and _ASSIGNMENT.match(plain):
+        elif _ASSIGNMENT.match(plain):
             draft.assignments.append(word)
-        elif not draft.words and (word.text.startswith("-") or not word.text):
+        elif word.text.startswith("-") or not word.text:
             raise Unclear
         else:
             draft.words.append(word)
         return draft
+
+    def keyword(self, word: Word, draft: _Draft) -> bool:
+        """Whether the first word of a command is a keyword that this reader knows; it then acts on it."""
+        if word.text in _REFUSED:
+            raise Unclear
+        if word.text in _CLOSERS:
+            draft.closed = True
+        elif word.text == "for":
+            self.loop_header()
+        elif word.text == "time":
+            draft.words.append(word)
+        else:
+            return word.text in _OPENERS
+        return True
 
     def loop_header(self) -> None:
         """`for NAME [in WORD...]`, up to the separator."""
@@ -421,10 +429,7 @@ class _Reader:
     # -- redirections -----------------------------------------------------------------------------------------------
 
     def redirection(self, draft: _Draft) -> None:
-        rest = self.text[self.at :]
-        for sign in ("<<<", "<<-", "<<", "<&", "<>", "<(", ">>", ">|", ">&", ">(", "<", ">"):
-            if rest.startswith(sign):
-                break
+        sign = next(sign for sign in _REDIRECTIONS if self.text.startswith(sign, self.at))
         if sign in {"<(", ">("}:
             self.process_substitution(draft)
             return
@@ -433,14 +438,17 @@ class _Reader:
             raise Unclear
         self.skip_blanks()
         spelling = self.spell()
-        target = spelling.word()
         draft.odd = draft.odd or spelling.odd
+        self.aim(sign, spelling.word(), draft)
+
+    def aim(self, sign: str, target: Word, draft: _Draft) -> None:
+        """Note what a redirection reads or writes."""
         if sign in {"<<", "<<-"}:
             if target.dynamic:
                 raise Unclear
             self.pending.append((target.text, sign == "<<-", not target.quoted))
         elif sign in {"<&", ">&"} and re.fullmatch(r"[0-9]+-?|-", target.text):
-            pass
+            return
         elif sign == "<":
             draft.reads.append(target)
         elif sign == "<&":
@@ -490,11 +498,6 @@ class _Reader:
                 reader.backtick(spelling)
             else:
                 reader.at += 1
-
-
-def _timed(draft: _Draft, word: Word) -> _Draft:
-    draft.words.append(word)
-    return draft
 
 
 def _decoded(text: str) -> str:

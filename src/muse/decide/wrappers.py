@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from muse.decide.shelltext import Stage, Word
+from muse.decide.shelltext import Stage, Word, names
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -93,10 +93,10 @@ WRAPPERS: Final = frozenset(_SPECS) | SHELLS | OTHER_SHELLS | _NAMED
 _UNCERTAIN: Final = frozenset(
     {"unshare", "nsenter", "setpriv", "systemd-run", "bwrap", "firejail", "entr", "parallel", "ssh"}
 )
-LAUNCHERS: Final = frozenset(
+LAUNCHERS: Final = names(
     "uv uvx poetry pipenv pdm hatch rye npx bunx pnpm npm yarn bun deno docker podman kubectl nix direnv mise asdf "
     "pyenv rbenv bundle cargo go make just python python3 perl ruby node php lua awk gawk mawk tmux screen at batch "
-    "fd fdfind expect gdb rsync tar git vim vi ex ed emacs".split()
+    "fd fdfind expect gdb rsync tar git vim vi ex ed emacs"
 )
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _EXEC_FLAGS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
