@@ -97,12 +97,15 @@ class Tool(Protocol):
         ...
 
 
+Stop = Literal["end_turn", "tool_use", "max_tokens", "refusal", "other"]
+
+
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A whole response, decoded. `raw` is what came over the wire, byte for byte."""
 
     blocks: tuple[Block, ...]
     usage: Usage
-    stop: Literal["end_turn", "tool_use", "max_tokens", "refusal", "other"]
+    stop: Stop
     stop_raw: str = ""
     model: str = ""
     response_id: str = ""
