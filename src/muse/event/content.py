@@ -138,7 +138,8 @@ class Observed(Content, frozen=True):
     """What was seen just before an effect, and is not derived: not compared by `replay --verify`.
 
     For file tools: workspace-relative `path`, SHA-256 of the content before and after (`""`: no such file), both
-    contents as blobs, permission bits. `error` when the tool already knows that it cannot be done.
+    contents as blobs, permission bits. `summary` is what the model reads when the call has been done, made beforehand
+    so that recovery answers the same. `error` when the tool already knows that it cannot be done.
     """
 
     folder: str = ""
@@ -149,6 +150,7 @@ class Observed(Content, frozen=True):
     after: BlobRef | None = None
     file_mode: int = 0
     error: str = ""
+    summary: str = ""
 
 
 class FileChange(Content, frozen=True):

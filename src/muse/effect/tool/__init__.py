@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 from muse.effect.protocol import Tool
 from muse.effect.runner import Runner
+from muse.effect.tool.edit import EditTool
 from muse.effect.tool.shell import ShellTool
+from muse.effect.tool.write import WriteTool
 
 __all__ = ["builtin_tools"]
 
@@ -18,5 +20,9 @@ def builtin_tools(
     `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the
     user lets through besides the usual ones.
     """
-    tools: tuple[Tool, ...] = (ShellTool(runner, os.environ if environment is None else environment, extra_names),)
+    tools: tuple[Tool, ...] = (
+        WriteTool(),
+        EditTool(),
+        ShellTool(runner, os.environ if environment is None else environment, extra_names),
+    )
     return {tool.spec.name: tool for tool in tools}

@@ -7,13 +7,12 @@ because writing there runs code. This module must not read or change any file.
 
 import os
 import unicodedata
-from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from muse.effect.protocol import Workspace
-from muse.effect.tool.arguments import Parameter, Refusal, quote, take
+from muse.effect.tool.arguments import Refusal, quote
 from muse.event.text import clean
 
 PATH_BYTES_MAX: Final = 4096
@@ -66,16 +65,12 @@ def inside(workspace: Workspace, given: str) -> Location:
     return location
 
 
-def reported(
-    tool: str, parameters: Sequence[Parameter], workspace: Workspace, args: Mapping[str, object], default: str = ""
-) -> tuple[str, ...]:
-    """What `Tool.paths` answers for a tool with one argument `path`: that path, empty when the call will be refused."""
+def reported(workspace: Workspace, given: str) -> tuple[str, ...]:
+    """What `Tool.paths` answers for one path: relative to the workspace, absolute outside; none when it is no path."""
     try:
-        given = take(tool, parameters, args).text("path", default)
-        location = locate(workspace, given)
+        return (_with_git_named(workspace, locate(workspace, given)),)
     except Refusal:
         return ()
-    return (_with_git_named(workspace, location),)
 
 
 def _inside(root: str, resolved: str) -> str | None:
