@@ -224,7 +224,7 @@ def redact(body, key, hidden):
 
 
 def unhex(text, size):
-    if not isinstance(text, str) or not re.fullmatch("[0-9a-f]{%d}" % (2 * size), text):
+    if not isinstance(text, str) or not re.fullmatch(f"[0-9a-f]{{{2 * size}}}", text):
         raise Refused("hex")
     return bytes.fromhex(text)
 

@@ -24,8 +24,15 @@ def key(name):
 VALID_BODIES = {
     "an empty body": {},
     "every kind": {
-        "a": None, "b": False, "c": True, "d": -17, "e": "text", "f": {}, "g": [],
-        "h": {"blob": "ab" * 32, "length": 70000}, "i": [[], {}, [1, [2]], {"j": "k"}],
+        "a": None,
+        "b": False,
+        "c": True,
+        "d": -17,
+        "e": "text",
+        "f": {},
+        "g": [],
+        "h": {"blob": "ab" * 32, "length": 70000},
+        "i": [[], {}, [1, [2]], {"j": "k"}],
     },
     "a command": {"argv": ["git", "log", "-1"], "call": "main/7", "exit_code": 0, "output": "one\ntwo\n"},
     "an array": {"argv": ["x"]},
@@ -61,7 +68,7 @@ VALID_BODIES = {
     "four bytes up to the cut": {"a": "x" * 4092 + "\U0001f600" + "y"},
     "a long line between short ones": {"a": "s\n" + "€" * 3000 + "\nt"},
     "64 levels": None,
-}  # fmt: skip
+}
 
 DIFFERENT = [
     ["an array", "an object with the key 0"],
@@ -132,7 +139,13 @@ INVALID_BODIES = {
     "a key with a newline at its end": b'{"a\\n":1}',
     "65 levels of objects": b'{"a":' * 65 + b"1" + b"}" * 65,
     "65 levels, arrays": b'{"a":' + b"[" * 64 + b"]" * 64 + b"}",
-    "65 levels, a blob reference": b'{"a":' + b"[" * 63 + b'{"blob":"' + b"0" * 64 + b'","length":1}' + b"]" * 63 + b"}",
+    "65 levels, a blob reference": b'{"a":'
+    + b"[" * 63
+    + b'{"blob":"'
+    + b"0" * 64
+    + b'","length":1}'
+    + b"]" * 63
+    + b"}",
     "100000 levels": b'{"a":' + b"[" * 100000 + b"]" * 100000 + b"}",
     "a comment": b'{"a":1/**/}',
     "single quotes": b"{'a':1}",
@@ -147,12 +160,18 @@ INVALID_BODIES = {
     "a blob with a negative length": b'{"a":{"blob":"' + b"0" * 64 + b'","length":-1}}',
     "a blob whose length is true": b'{"a":{"blob":"' + b"0" * 64 + b'","length":true}}',
     "a blob whose length is text": b'{"a":{"blob":"' + b"0" * 64 + b'","length":"1"}}',
-}  # fmt: skip
+}
 
 HEADER = {
-    "agent": "main", "cause": 1, "epoch": 1, "id": "00112233445566778899aabbccddeeff", "seq": 2,
-    "time": "2026-01-02T03:04:05.000006Z", "type": "tool.started", "v": 1,
-}  # fmt: skip
+    "agent": "main",
+    "cause": 1,
+    "epoch": 1,
+    "id": "00112233445566778899aabbccddeeff",
+    "seq": 2,
+    "time": "2026-01-02T03:04:05.000006Z",
+    "type": "tool.started",
+    "v": 1,
+}
 
 VALID_HEADERS = {
     "plain": {},
@@ -217,22 +236,26 @@ def bodies():
         count, root = reference.commit(body, KEY)
         listed = [
             {
-                "kind": kind, "path": path.decode(), "piece": piece, "text": t.hex(),
+                "kind": kind,
+                "path": path.decode(),
+                "piece": piece,
+                "text": t.hex(),
                 "hash": reference.leaf_hash(reference.salt(KEY, i), kind, path, piece, t).hex(),
             }
             for i, (kind, path, piece, t) in enumerate(found)
-        ]  # fmt: skip
+        ]
         valid.append({"name": name, "body": text, "count": count, "root": root.hex(), "leaves": listed})
     for name, data in INVALID_BODIES.items():
         assert refused(reference.body_of, data), name
     return {
-        "about": "Bodies (format.md 1.1) and their commitment under `key` (2.1, 2.2). `text` of a leaf and `bytes` are hex. "
-        "The pairs in `different` must not have the same root. Each of `invalid` must be refused.",
+        "about": "Bodies (format.md 1.1) and their commitment under `key` (2.1, 2.2). "
+        "`text` of a leaf and `bytes` are hex. The pairs in `different` must not have the same root. "
+        "Each of `invalid` must be refused.",
         "key": KEY.hex(),
         "valid": valid,
         "different": DIFFERENT,
         "invalid": [{"name": name, "bytes": data.hex()} for name, data in INVALID_BODIES.items() if len(data) < 5000],
-    }  # fmt: skip
+    }
 
 
 def refused(function, *arguments):
@@ -268,9 +291,17 @@ def headers():
 
 
 def blobs():
-    cases = [("empty", "", 0), ("one byte", "61", 1), ("a NUL", "00", 1), ("one byte less than a chunk", "61", 65535),
-             ("a chunk", "61", 65536), ("a chunk and a byte", "61", 65537), ("two chunks", "6162", 65536),
-             ("five chunks", "000102ff", 70000), ("invalid UTF-8", "ff0a", 3)]  # fmt: skip
+    cases = [
+        ("empty", "", 0),
+        ("one byte", "61", 1),
+        ("a NUL", "00", 1),
+        ("one byte less than a chunk", "61", 65535),
+        ("a chunk", "61", 65536),
+        ("a chunk and a byte", "61", 65537),
+        ("two chunks", "6162", 65536),
+        ("five chunks", "000102ff", 70000),
+        ("invalid UTF-8", "ff0a", 3),
+    ]
     out = []
     for name, unit, times in cases:
         data = bytes.fromhex(unit) * times
@@ -278,7 +309,11 @@ def blobs():
         out.append(
             {"name": name, "repeat": unit, "times": times, "length": len(data), "count": count, "root": root.hex()}
         )
-    return {"about": "Blobs (format.md 3) under `key`: the bytes `repeat` (hex), `times` over.", "key": KEY.hex(), "blobs": out}  # fmt: skip
+    return {
+        "about": "Blobs (format.md 3) under `key`: the bytes `repeat` (hex), `times` over.",
+        "key": KEY.hex(),
+        "blobs": out,
+    }
 
 
 def chains():
@@ -290,8 +325,17 @@ def chains():
         count, root = reference.commit(reference.body_of(body.encode()), key(str(i)))
         previous = reference.chain(previous, header.encode(), count, root)
         hashes.append(previous)
-        steps.append({"header": header, "body": body, "key": key(str(i)).hex(), "count": count, "root": root.hex(),
-                      "hash": previous.hex(), "session_tree": reference.session_tree(hashes).hex()})  # fmt: skip
+        steps.append(
+            {
+                "header": header,
+                "body": body,
+                "key": key(str(i)).hex(),
+                "count": count,
+                "root": root.hex(),
+                "hash": previous.hex(),
+                "session_tree": reference.session_tree(hashes).hex(),
+            }
+        )
     return {
         "about": "The chain and the session tree (format.md 2.3, 2.4), after each event.",
         "session": SESSION,
@@ -302,13 +346,21 @@ def chains():
 
 
 def redacted():
-    body = {"call": "main/3", "exit_code": 1, "output": "first\nsecret\nlast", "report": {"blob": "cd" * 32, "length": 9},
-            "more": [True, None, {}, []]}  # fmt: skip
+    body = {
+        "call": "main/3",
+        "exit_code": 1,
+        "output": "first\nsecret\nlast",
+        "report": {"blob": "cd" * 32, "length": 9},
+        "more": [True, None, {}, []],
+    }
     count, root = reference.commit(body, KEY)
     whole = reference.redact(body, KEY, set())
     hidden = reference.redact(body, KEY, {('["output"]', 0), ('["output"]', 1), ('["report"]', 0)})
     assert reference.read_redacted(hidden)[0] == (count, root) == reference.read_redacted(whole)[0]
-    everything = [{"hash": reference.leaf_hash(reference.salt(KEY, i), *leaf).hex()} for i, leaf in enumerate(reference.leaves(body))]  # fmt: skip
+    everything = [
+        {"hash": reference.leaf_hash(reference.salt(KEY, i), *leaf).hex()}
+        for i, leaf in enumerate(reference.leaves(body))
+    ]
     valid = [("nothing hidden", whole), ("a text and a blob hidden", hidden), ("everything hidden", everything)]
     level = [bytes.fromhex(entry["hash"]) for entry in everything]
     pairs = [reference.sha(b"\1" + level[i] + level[i + 1]) for i in range(0, len(level) - 1, 2)]
@@ -318,7 +370,10 @@ def redacted():
     text = next(i for i, entry in enumerate(whole) if entry["path"] == '["output"]')
 
     def changed(i, **members):
-        return [{k: v for k, v in (entry | (members if i == j else {})).items() if v is not ...} for j, entry in enumerate(whole)]  # fmt: skip
+        return [
+            {k: v for k, v in (entry | (members if i == j else {})).items() if v is not ...}
+            for j, entry in enumerate(whole)
+        ]
 
     call, blob = 0, len(whole) - 1
     invalid = {
@@ -353,8 +408,9 @@ def redacted():
     for name, entries in invalid.items():
         assert refused(reference.read_redacted, entries), name
     return {
-        "about": "Redacted bodies (format.md 4). Each of `valid` has the count and root of `body` under `key`. `collapsed` has the root, "
-        "but another count: the chain does not accept it. `changed` are well formed, with other roots. Each of `invalid` must be refused.",
+        "about": "Redacted bodies (format.md 4). Each of `valid` has the count and root of `body` under `key`. "
+        "`collapsed` has the root, but another count: the chain does not accept it. `changed` are well formed, "
+        "with other roots. Each of `invalid` must be refused.",
         "key": KEY.hex(),
         "body": reference.write(body),
         "count": count,
@@ -372,13 +428,27 @@ def redacted():
             )
         ],
         "invalid": [{"name": name, "leaves": entries} for name, entries in invalid.items()],
-    }  # fmt: skip
+    }
 
 
+OPENED = {
+    "format": 1,
+    "host": {"name": "lovelace", "pid": 4711},
+    "rules": 1,
+    "settings": {"dialect": "scripted", "model": "demo", "provider": "scripted"},
+    "workspace": "/home/ada/project",
+}
+STARTED = {
+    "args": '{"command": "pytest -q"}',
+    "attempt": 1,
+    "call": "main/1",
+    "recovery": "attachable",
+    "tool": "shell",
+}
 EVENTS = [
-    ("session.opened", "main", 0, {"format": 1, "rules": 1, "workspace": "/home/ada/project"}),
+    ("session.opened", "main", 0, OPENED),
     ("user.prompted", "main", 1, {"text": "Fix the tests.\nThe password is hunter2.\n"}),
-    ("tool.started", "main", 2, {"args": '{"command": "pytest -q"}', "attempt": 1, "call": "main/1", "tool": "shell"}),
+    ("tool.started", "main", 2, STARTED),
     ("tool.finished", "main", 3, None),
     ("session.closed", "main", 0, {"outcome": "done"}),
 ]
@@ -399,8 +469,13 @@ class Written:
         self.hashes, self.lines, previous = [], [], reference.genesis(SESSION)
         for seq, (kind, agent, cause, body) in enumerate(EVENTS, 1):
             if body is None:
-                body = {"attempt": 1, "call": "main/1", "exit_code": 1, "output": {"blob": root, "length": length},
-                        "status": "ok"}  # fmt: skip
+                body = {
+                    "attempt": 1,
+                    "call": "main/1",
+                    "exit_code": 1,
+                    "output": {"blob": root, "length": length},
+                    "status": "ok",
+                }
                 shown = (
                     {"hidden": True}
                     if hide_blob
@@ -409,8 +484,16 @@ class Written:
                 self.lines.append(line({"blob": root, "length": length} | shown))
             if seq == 2 and prompt:
                 body = {"text": prompt}
-            header = header_text({"seq": seq, "cause": cause, "id": hashlib.sha256(b"%d" % seq).hexdigest()[:32],
-                                  "type": kind, "agent": agent, "time": f"2026-01-02T03:04:{seq:02}.000000Z"})  # fmt: skip
+            header = header_text(
+                {
+                    "seq": seq,
+                    "cause": cause,
+                    "id": hashlib.sha256(b"%d" % seq).hexdigest()[:32],
+                    "type": kind,
+                    "agent": agent,
+                    "time": f"2026-01-02T03:04:{seq:02}.000000Z",
+                }
+            )
             count, event_root = reference.commit(body, key(str(seq)))
             previous = reference.chain(previous, header.encode(), count, event_root)
             self.hashes.append(previous.hex())
@@ -457,8 +540,12 @@ def export_cases():
         ("a blob of two chunks", Written(content=CONTENT * 400).text(), None),
         ("a line of a text redacted", Written(hide=SECOND_LINE).text(), head),
         ("a blob hidden", Written(hide_blob=True).text(), head),
-        ("an empty session", line({"muse_export": 1, "session": SESSION, "head": 0, "hash": reference.genesis(SESSION).hex()})
-         + line({"end": True, "events": 0, "hash": reference.genesis(SESSION).hex()}), None),
+        (
+            "an empty session",
+            line({"muse_export": 1, "session": SESSION, "head": 0, "hash": reference.genesis(SESSION).hex()})
+            + line({"end": True, "events": 0, "hash": reference.genesis(SESSION).hex()}),
+            None,
+        ),
         ("rebuilt with another prompt, no known head", rebuilt.text(), None),
         ("rebuilt with another prompt, known head", rebuilt.text(), head),
         ("cut and closed again, no known head", "".join(shorter), None),
@@ -475,9 +562,13 @@ def export_cases():
         ("a letter of event 2 changed, no hash in the lines", bare.text().replace("hunter2", "hunter3"), None),
         ("a header's time changed", text.replace("03:04:03", "03:05:03"), None),
         ("a key changed", text.replace(key("3").hex(), key("4").hex(), 1), None),
-        ("a shown leaf of a redacted event changed", Written(hide=SECOND_LINE).text().replace("Fix the tests.", "Fix the rests."), None),
+        (
+            "a shown leaf of a redacted event changed",
+            Written(hide=SECOND_LINE).text().replace("Fix the tests.", "Fix the rests."),
+            None,
+        ),
         ("a clear key hidden", Written(hide={4: {('["status"]', 0)}}).text(), None),
-        ("a key hidden that is not clear", Written(hide={3: {('["args"]', 0)}}).text(), None),
+        ("the arguments of a tool hidden", Written(hide={3: {('["args"]', 0)}}).text(), None),
         ("a hidden leaf's hash changed", flipped_hidden(), None),
         ("a byte of the blob changed", text.replace(blob_line[220:224], "AAAA", 1), None),
         ("a blob with another length", text.replace('"length":180,"key"', '"length":181,"key"'), None),
@@ -494,13 +585,17 @@ def export_cases():
         ("another version", text.replace('"muse_export":1', '"muse_export":2'), None),
         ("another session", text.replace(SESSION, "other"), None),
         ("another hash in the first line", text.replace(good.hashes[4], good.hashes[3], 1), None),
-        ("another hash in the last line", "".join([*good.lines[:-1], good.lines[-1].replace(good.hashes[4], good.hashes[3])]), None),
+        (
+            "another hash in the last line",
+            "".join([*good.lines[:-1], good.lines[-1].replace(good.hashes[4], good.hashes[3])]),
+            None,
+        ),
         ("another count in the last line", text.replace('"events":5', '"events":6'), None),
         ("a line after the last", text + good.lines[-1], None),
         ("an empty line", text.replace("\n", "\n\n", 1), None),
         ("a line that is no JSON", "".join([*good.lines[:3], "x\n", *good.lines[3:]]), None),
         ("known head with another hash", text, [4, good.hashes[4]]),
-    ]  # fmt: skip
+    ]
 
 
 def flipped_hidden():
@@ -527,8 +622,9 @@ def exports():
             case["first_bad"] = bad
         cases.append(case)
     return {
-        "about": "Exports (format.md 5, 8): `text` is the file, `known` a head [seq, hash] kept elsewhere, `exit` the verifier's exit code, "
-        "`first_bad` the seq that it names. Exit 0 without a known head still means: not proven against rebuilding and cutting.",
+        "about": "Exports (format.md 5, 8): `text` is the file, `known` a head [seq, hash] kept elsewhere, "
+        "`exit` the verifier's exit code, `first_bad` the seq that it names. "
+        "Exit 0 without a known head still means: not proven against rebuilding and cutting.",
         "exports": cases,
     }
 
