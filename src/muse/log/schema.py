@@ -15,13 +15,14 @@ from urllib.parse import quote
 import apsw
 
 from muse.errors import Damaged, LogError, NewerLog, NotALog, StoreUnavailable, UsageError
-from muse.log.place import hint_for
+from muse.log.place import filesystem_type, hint_for, is_remote
 
 R = TypeVar("R")
 
 APPLICATION_ID: Final = 0x6D757365  # "muse"
 FORMAT_VERSION: Final = 1
 BUSY_TIMEOUT_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 0.002
 
 # `body` and `data` stand last: a reader of the columns before them never touches their overflow pages.
 TABLES: Final = """
@@ -95,7 +96,7 @@ def build(path: Path, session: str) -> None:
         db.close()
 
 
-def connect(path: Path, *, read_only: bool, busy_seconds: float = 0.002) -> apsw.Connection:
+def connect(path: Path, *, read_only: bool, busy_seconds: float = RETRY_SECONDS) -> apsw.Connection:
     """Open a log's file and prove that it is one and that every setting holds.
 
     `busy_seconds` is how long to sleep between tries while another process writes. Raises UsageError (missing),
@@ -133,8 +134,11 @@ def fetch(
 
 
 def number(db: apsw.Connection, sql: str, values: Sequence[int | float | str | bytes | None] = ()) -> int:
-    """The one integer that a query gives."""
-    return fetch(db, tuple[int], sql, values)[0][0]
+    """The one integer that a query gives. Raises Damaged if a row that every log has is missing."""
+    found = fetch(db, tuple[int], sql, values)
+    if not found:
+        raise Damaged("a row that every log has is missing", hint="`muse recover` saves what can be read")
+    return found[0][0]
 
 
 def translate(error: apsw.Error, path: Path) -> LogError:
@@ -173,16 +177,27 @@ def _open(path: Path, read_only: bool) -> apsw.Connection:
         if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
             raise StoreUnavailable(f"{path} cannot be written", hint=hint_for(path))
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    if _is_frozen(path):
+    if _is_frozen(path):  # SQLite then takes no locks and makes no files
         uri = f"file:{quote(str(path.absolute()))}?immutable=1"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
 
 
 def _is_frozen(path: Path) -> bool:
-    """Whether nobody with our rights can be writing: no write-ahead log, and none can be made beside the file."""
+    """Whether to read the main file alone: no write-ahead log, and none can (or may) be made beside it.
+
+    Raises StoreUnavailable for a write-ahead log on a file system whose shared memory cannot be trusted.
+    """
     wal = Path(f"{path}-wal")
-    return not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size > 0)
+    has_wal = wal.exists() and wal.stat().st_size > 0
+    kind = filesystem_type(path.parent)
+    remote = kind is not None and is_remote(kind)
+    if remote and has_wal:
+        raise StoreUnavailable(
+            f"{path} is on {kind} and has a write-ahead log",
+            hint="copy it, with its -wal, to a local disk and read it there",
+        )
+    return not has_wal and (remote or not os.access(path.parent, os.W_OK))
 
 
 def _identify(db: apsw.Connection, path: Path) -> None:

@@ -1,30 +1,25 @@
-"""The log in one SQLite file (DESIGN §4): durable appends, one owner, any number of readers and submitters.
+"""The log in one SQLite file: durable appends, one owner, any number of readers and submitters.
 
-While a log is open nothing else in the process may open its file, `-wal` or `-shm`: closing such a second descriptor
-would drop SQLite's locks. This module must not know what events mean beyond which types are commands.
+Every write is one `BEGIN IMMEDIATE` transaction that checks the head, and for the owner the epoch, before it appends.
+This module must not know what events mean beyond which types are commands.
 """
 
 import contextlib
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import apsw
 
-from muse.errors import Conflict, Damaged, Fenced, LogError, StoreUnavailable, UsageError
+from muse.errors import Conflict, Damaged, Fenced, StoreUnavailable, UsageError
 from muse.event.codec import BlobRef
-from muse.event.commitment import genesis
 from muse.log import blobs, chain, schema
 from muse.log.chain import Row
 from muse.log.lock import OwnerLock, acquire
 from muse.log.place import private_file, private_folder, refuse_remote, sync_folder, unavailable
 from muse.log.protocol import (
-    FOLLOW_POLL_SECONDS,
-    PAGE_BYTES,
-    PAGE_EVENTS,
     Appended,
     Claim,
     Draft,
@@ -32,23 +27,18 @@ from muse.log.protocol import (
     Ownership,
     Stored,
 )
+from muse.log.reader import SqliteReader
 from muse.log.schema import fetch, number
 
 OWNER_RETRY_SECONDS: Final = 0.0005
-OTHERS_RETRY_SECONDS: Final = 0.002
 TIDY_PAGES: Final = 1_024
 """Pages in the write-ahead log (4 MiB) from which `tidy` checkpoints."""
 WAL_PAGES_MAX: Final = 8_192
 """Pages in the write-ahead log (32 MiB) at which an append checkpoints by itself, because nobody called `tidy`."""
 
-_EVENTS: Final = (
-    "SELECT e.seq, e.header, e.body, e.key, e.leaf_count, e.root, e.hash, h.leaves"
-    " FROM events e LEFT JOIN hidden h ON h.seq = e.seq"
-)
 _INSERT: Final = (
     "INSERT INTO events (seq, id, header, key, leaf_count, root, hash, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_LAST: Final = "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1"
 
 
 class SqliteOwnership:
@@ -68,25 +58,18 @@ class SqliteOwnership:
         self._lock.release()
 
 
-class SqliteLog:
+class SqliteLog(SqliteReader):
     """One session's log in a SQLite file; the contract of every method is `muse.log.protocol.Log`.
 
     Made by `create` or `open`. `commands` maps each command type to the newest version this process knows.
     """
 
     def __init__(self, path: Path, db: apsw.Connection, session: str, commands: Mapping[str, int], read_only: bool):
-        self.path = path
-        self.session = session
-        self.read_only = read_only
-        self._commands = commands
-        self._db = db
-        self._head = Head(0, genesis(session))
         self._ownership: SqliteOwnership | None = None
-        self._broken = False
         self._listed: tuple[int, dict[str, int] | None] = (0, None)
         self._my_blobs: set[int] = set()
         self._old_blobs = 0
-        self._adopt_connection(db)
+        super().__init__(path, db, session, commands, read_only)
 
     # ------------------------------------------------------------------ making and opening
 
@@ -97,8 +80,8 @@ class SqliteLog:
         Raises UsageError if the name is taken, StoreUnavailable if the place cannot keep a log.
         """
         path = Path(path).absolute()
-        private_folder(path.parent)
         refuse_remote(path.parent)
+        private_folder(path.parent)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
         try:
             private_file(draft)
@@ -116,52 +99,15 @@ class SqliteLog:
             draft.unlink(missing_ok=True)
         return cls.open(path, commands=commands)
 
-    @classmethod
-    def open(
-        cls, path: Path | str, *, commands: Mapping[str, int] | None = None, read_only: bool = False, check: bool = True
-    ) -> "SqliteLog":
-        """Open a log. `check` follows the chain of stored roots through the whole file and raises Damaged at the
-        first event that does not fit; without it a damaged log can be read, for `verify` and `recover`.
-
-        Raises UsageError (missing), NotALog, NewerLog, Damaged or StoreUnavailable.
-        """
-        path = Path(path).absolute()
-        if not read_only:
-            refuse_remote(path.parent)
-        db = schema.connect(path, read_only=read_only)
-        try:
-            found = fetch(db, tuple[str], "SELECT value FROM meta WHERE key = 'session'")
-            if not found:
-                raise Damaged(f"{path} does not say which session it is")
-            log = cls(path, db, found[0][0], commands or {}, read_only)
-            log._head = log._check_chain() if check else log._last()
-        except apsw.Error as error:
-            db.close()
-            raise schema.translate(error, path) from error
-        except LogError:
-            db.close()
-            raise
-        return log
-
     def _adopt_connection(self, db: apsw.Connection) -> None:
-        self._db = db
+        super()._adopt_connection(db)
         self._wal_pages = 0
         if not self.read_only:
             db.set_wal_hook(self._count_pages)
-        seen = self.path.stat()
-        self._identity = (seen.st_dev, seen.st_ino)
-        self._data_version = self._read_data_version()
 
     def _count_pages(self, _db: apsw.Connection, _name: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
-
-    def _check_chain(self) -> Head:
-        head = Head(0, genesis(self.session))
-        rows = self._db.execute("SELECT seq, header, leaf_count, root, hash FROM events ORDER BY seq")
-        for seq, header, count, root, hash_ in rows:
-            head = chain.check_link(head, Stored(seq, header, None, None, count, root, hash_))
-        return head
 
     # ------------------------------------------------------------------ ownership
 
@@ -192,8 +138,9 @@ class SqliteLog:
         with self._writing():
             head = self._last()
             epoch = self._epoch() + 1
-            newest_first = (header for (header,) in self._db.execute("SELECT header FROM events ORDER BY seq DESC"))
-            crashed = chain.left_open(newest_first, self._commands)
+            with contextlib.closing(self._db.cursor()) as cursor:
+                newest_first = (header for (header,) in cursor.execute("SELECT header FROM events ORDER BY seq DESC"))
+                crashed = chain.left_open(newest_first, self._commands)
             draft = build(Claim(epoch, crashed, head))
             if draft.type != chain.OPENED:
                 raise ValueError(f"a claim appends {chain.OPENED}, not {draft.type}")
@@ -362,29 +309,10 @@ class SqliteLog:
             with contextlib.suppress(apsw.Error):  # the error that led here is the one to tell
                 self._db.execute("ROLLBACK")
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        self._require_usable()
-        try:
-            yield
-        except apsw.Error as error:
-            raise schema.translate(error, self.path) from error
-
-    def _require_usable(self) -> None:
-        if self._broken:
-            raise StoreUnavailable(f"{self.path}: an earlier write failed; reopen and look what is there")
-
     def _require_writable(self) -> None:
         self._require_usable()
         if self.read_only:
             raise StoreUnavailable(f"{self.path} was opened for reading only")
-
-    def _last(self) -> Head:
-        found = fetch(self._db, tuple[int, bytes], _LAST)
-        return Head(*found[0]) if found else Head(0, genesis(self.session))
-
-    def _epoch(self) -> int:
-        return number(self._db, "SELECT value FROM meta WHERE key = 'epoch'")
 
     def _checked_last(self, epoch: int) -> Head:
         """The head, after making sure that the epoch is still ours and that nobody rewrote what we wrote."""
@@ -394,70 +322,6 @@ class SqliteLog:
         if head.seq < known.seq or (head.seq == known.seq and head.hash != known.hash):
             raise Damaged(f"{self.path} was rewritten while it was in use", seq=min(head.seq + 1, known.seq))
         return head
-
-    # ------------------------------------------------------------------ reading
-
-    def read(self, after: int = 0, before: int | None = None) -> Iterator[Stored]:
-        """See `Log.read`."""
-        while page := self._read_page(after, before):
-            yield from page
-            after = page[-1].seq
-
-    def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Stored]:
-        """See `Log.follow`."""
-        while True:
-            for event in self.read(after):
-                yield event
-                after = event.seq
-            if stopped():
-                return
-            time.sleep(FOLLOW_POLL_SECONDS)
-
-    def _read_page(self, after: int, before: int | None) -> list[Stored]:
-        with self._reading():
-            return self._page(after, before)
-
-    def _page(self, after: int, before: int | None, *, limited: bool = True) -> list[Stored]:
-        page: list[Stored] = []
-        room = PAGE_BYTES
-        end = 2**62 if before is None else before
-        cursor = self._db.cursor()
-        try:
-            for row in cursor.execute(f"{_EVENTS} WHERE e.seq > ? AND e.seq < ? ORDER BY e.seq", (after, end)):
-                event = Stored(*row)
-                page.append(event)
-                room -= len(event.header) + len(event.body or event.hidden or b"")
-                if limited and (room <= 0 or len(page) == PAGE_EVENTS):
-                    break
-        finally:
-            cursor.close(True)  # ends the read transaction
-        return page
-
-    def changed(self) -> bool:
-        """See `Log.changed`."""
-        with self._reading():
-            version = self._read_data_version()
-        moved = version != self._data_version
-        self._data_version = version
-        return moved
-
-    def _read_data_version(self) -> int:
-        return number(self._db, "PRAGMA data_version")
-
-    def head(self) -> Head:
-        """See `Log.head`."""
-        with self._reading():
-            return self._last()
-
-    def find(self, ids: Iterable[str]) -> dict[str, int]:
-        """See `Log.find`."""
-        found = {}
-        with self._reading():
-            for id_ in ids:
-                rows = fetch(self._db, tuple[int], "SELECT seq FROM events WHERE id = ?", (bytes.fromhex(id_),))
-                if rows:
-                    found[id_] = rows[0][0]
-        return found
 
     # ------------------------------------------------------------------ blobs
 
@@ -474,15 +338,6 @@ class SqliteLog:
             yield
         self._bound_wal()
 
-    def get_blob(self, root: str) -> bytes:
-        """See `Log.get_blob`."""
-        return b"".join(self.stream_blob(root))
-
-    def stream_blob(self, root: str) -> Iterator[bytes]:
-        """See `Log.stream_blob`."""
-        with self._reading():
-            yield from blobs.read_blob(self._db, root)
-
     # ------------------------------------------------------------------ fold checkpoints
 
     def save_checkpoint(self, seq: int, version: int, state: bytes) -> None:
@@ -492,14 +347,6 @@ class SqliteLog:
             held = fetch(self._db, tuple[int], "SELECT seq FROM checkpoints WHERE version = ?", (version,))
             for old in chain.thinned([at for (at,) in held], seq):
                 self._db.execute("DELETE FROM checkpoints WHERE version = ? AND seq = ?", (version, old))
-
-    def load_checkpoint(self, version: int, before: int | None = None) -> tuple[int, bytes] | None:
-        """See `Log.load_checkpoint`."""
-        with self._reading():
-            sql = "SELECT seq, state FROM checkpoints WHERE version = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
-            newest = 2**62 if before is None else before
-            found = fetch(self._db, tuple[int, bytes], sql, (version, newest))
-        return found[0] if found else None
 
     # ------------------------------------------------------------------ upkeep
 
@@ -519,11 +366,6 @@ class SqliteLog:
     def _bound_wal(self) -> None:
         if self._wal_pages >= WAL_PAGES_MAX:
             self.tidy(WAL_PAGES_MAX)
-
-    def quick_check(self) -> list[str]:
-        """What SQLite's own structure check finds wrong, nothing if all is well."""
-        with self._reading():
-            return [text for (text,) in fetch(self._db, tuple[str], "PRAGMA quick_check") if text != "ok"]
 
     def reopen(self) -> None:
         """See `Log.reopen`."""
@@ -550,9 +392,9 @@ class SqliteLog:
                     self._sweep()
                     self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
-            with contextlib.suppress(apsw.Error):
+            with contextlib.suppress(apsw.Error):  # every commit was durable before: there is nothing left to lose
                 self._db.close(True)
-            self._broken = True
+            self._closed = True
             if self._ownership is not None:
                 self._ownership.release()
 
@@ -562,9 +404,3 @@ class SqliteLog:
         for row in blobs.unnamed_blobs(self._db, self._old_blobs, self._my_blobs):
             with self._writing():
                 blobs.drop_blob(self._db, row)
-
-    def __enter__(self) -> "SqliteLog":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

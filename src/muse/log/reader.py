@@ -1,0 +1,215 @@
+"""Reading a log from its SQLite file: pages, the head, blobs, fold checkpoints, and what opening proves.
+
+Nothing here writes. While a log is open nothing else in the process may open its file, `-wal` or `-shm`: closing such
+a second descriptor would drop SQLite's locks. This module must not know ownership.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import apsw
+
+from muse.errors import Damaged, LogError, StoreUnavailable
+from muse.event.codec import parse_header
+from muse.event.commitment import genesis
+from muse.log import blobs, chain, schema
+from muse.log.place import refuse_remote
+from muse.log.protocol import FOLLOW_POLL_SECONDS, PAGE_BYTES, PAGE_EVENTS, Head, Stored
+from muse.log.schema import fetch, number
+
+_END: Final = 2**62
+
+_EVENTS: Final = (
+    "SELECT e.seq, e.header, e.body, e.key, e.leaf_count, e.root, e.hash, h.leaves"
+    " FROM events e LEFT JOIN hidden h ON h.seq = e.seq"
+)
+_LAST: Final = "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1"
+
+
+class SqliteReader:
+    """The reading half of `SqliteLog`."""
+
+    def __init__(self, path: Path, db: apsw.Connection, session: str, commands: Mapping[str, int], read_only: bool):
+        self.path = path
+        self.session = session
+        self.read_only = read_only
+        self._commands = commands
+        self._db = db
+        self._head = Head(0, genesis(session))
+        self._broken = False
+        self._closed = False
+        self._data_version = 0
+        self._adopt_connection(db)
+
+    @classmethod
+    def open(
+        cls, path: Path | str, *, commands: Mapping[str, int] | None = None, read_only: bool = False, check: bool = True
+    ) -> Self:
+        """Open a log. `check` follows the chain of stored roots through the whole file and raises Damaged at the
+        first event that does not fit; without it a damaged log can be read, for `verify` and `recover`.
+
+        Raises UsageError (missing), NotALog, NewerLog, Damaged or StoreUnavailable.
+        """
+        path = Path(path).absolute()
+        if not read_only:
+            refuse_remote(path.parent)
+        db = schema.connect(path, read_only=read_only)
+        try:
+            found = fetch(db, tuple[str], "SELECT value FROM meta WHERE key = 'session'")
+            if not found:
+                raise Damaged(f"{path} does not say which session it is")
+            log = cls(path, db, found[0][0], commands or {}, read_only)
+            if check:
+                log._head = log._check_chain()
+            else:
+                with contextlib.suppress(apsw.CorruptError):  # who asked for no check wants what can be read
+                    log._head = log._last()
+        except apsw.Error as error:
+            db.close()
+            raise schema.translate(error, path) from error
+        except LogError:
+            db.close()
+            raise
+        return log
+
+    # ------------------------------------------------------------------ events
+
+    def read(self, after: int = 0, before: int | None = None) -> Iterator[Stored]:
+        """See `Log.read`."""
+        while page := self._read_page(after, before):
+            yield from page
+            after = page[-1].seq
+
+    def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Stored]:
+        """See `Log.follow`."""
+        while True:
+            for event in self.read(after):
+                yield event
+                after = event.seq
+            if stopped():
+                return
+            time.sleep(FOLLOW_POLL_SECONDS)
+
+    def _read_page(self, after: int, before: int | None) -> list[Stored]:
+        with self._reading():
+            return self._page(after, before)
+
+    def _page(self, after: int, before: int | None, *, limited: bool = True) -> list[Stored]:
+        page: list[Stored] = []
+        room = PAGE_BYTES
+        end = _END if before is None else before
+        cursor = self._db.cursor()
+        try:
+            for row in cursor.execute(f"{_EVENTS} WHERE e.seq > ? AND e.seq < ? ORDER BY e.seq", (after, end)):
+                event = Stored(*row)
+                page.append(event)
+                room -= len(event.header) + len(event.body or event.hidden or b"")
+                if limited and (room <= 0 or len(page) == PAGE_EVENTS):
+                    break
+        finally:
+            cursor.close(True)  # ends the read transaction
+        return page
+
+    def changed(self) -> bool:
+        """See `Log.changed`."""
+        with self._reading():
+            version = self._read_data_version()
+        moved = version != self._data_version
+        self._data_version = version
+        return moved
+
+    def _read_data_version(self) -> int:
+        return number(self._db, "PRAGMA data_version")
+
+    def head(self) -> Head:
+        """See `Log.head`."""
+        with self._reading():
+            return self._last()
+
+    def find(self, ids: Iterable[str]) -> dict[str, int]:
+        """See `Log.find`."""
+        found = {}
+        with self._reading():
+            for id_ in ids:
+                rows = fetch(self._db, tuple[int], "SELECT seq FROM events WHERE id = ?", (bytes.fromhex(id_),))
+                if rows:
+                    found[id_] = rows[0][0]
+        return found
+
+    # ------------------------------------------------------------------ blobs and caches
+
+    def get_blob(self, root: str) -> bytes:
+        """See `Log.get_blob`."""
+        return b"".join(self.stream_blob(root))
+
+    def stream_blob(self, root: str) -> Iterator[bytes]:
+        """See `Log.stream_blob`."""
+        with self._reading():
+            yield from blobs.read_blob(self._db, root)
+
+    def load_checkpoint(self, version: int, before: int | None = None) -> tuple[int, bytes] | None:
+        """See `Log.load_checkpoint`."""
+        with self._reading():
+            sql = "SELECT seq, state FROM checkpoints WHERE version = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
+            newest = _END if before is None else before
+            found = fetch(self._db, tuple[int, bytes], sql, (version, newest))
+        return found[0] if found else None
+
+    # ------------------------------------------------------------------ upkeep
+
+    def quick_check(self) -> list[str]:
+        """What SQLite's own structure check finds wrong, nothing if all is well."""
+        with self._reading():
+            return [text for (text,) in fetch(self._db, tuple[str], "PRAGMA quick_check") if text != "ok"]
+
+    def close(self) -> None:
+        """Close the connection. Harmless when called twice."""
+        self._closed = True
+        with contextlib.suppress(apsw.Error):  # a reader has nothing to lose
+            self._db.close(True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_chain(self) -> Head:
+        head = Head(0, genesis(self.session))
+        rows = self._db.execute("SELECT seq, header, leaf_count, root, hash FROM events ORDER BY seq")
+        for seq, header, count, root, hash_ in rows:
+            head = chain.check_link(head, Stored(seq, header, None, None, count, root, hash_))
+        last = fetch(self._db, tuple[bytes], "SELECT header FROM events WHERE seq = ?", (head.seq,))
+        if last and parse_header(last[0][0]).epoch > self._epoch():
+            raise Damaged(f"event {head.seq} is of an epoch that was never opened", seq=head.seq)
+        return head
+
+    def _adopt_connection(self, db: apsw.Connection) -> None:
+        self._db = db
+        seen = self.path.stat()
+        self._identity = (seen.st_dev, seen.st_ino)
+        self._data_version = self._read_data_version()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._require_usable()
+        try:
+            yield
+        except apsw.Error as error:
+            raise schema.translate(error, self.path) from error
+
+    def _require_usable(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed")
+        if self._broken:
+            raise StoreUnavailable(f"{self.path}: an earlier write failed; reopen and look what is there")
+
+    def _last(self) -> Head:
+        found = fetch(self._db, tuple[int, bytes], _LAST)
+        return Head(*found[0]) if found else Head(0, genesis(self.session))
+
+    def _epoch(self) -> int:
+        return number(self._db, "SELECT value FROM meta WHERE key = 'epoch'")
