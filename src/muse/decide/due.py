@@ -1,7 +1,7 @@
 """The rules: what may happen next, computed from state alone.
 
-`due` gives every decision that may be taken now. The owner appends them, and the fold of each changes what is due, until
-nothing is. A verifier derives them again from the log: each recorded decision must be due just before it.
+`due` gives every decision that may be taken now. The owner appends them, and the fold of each changes what is due,
+until nothing is. A verifier derives them again from the log: each recorded decision must be due just before it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,6 +31,8 @@ RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeo
 
 BACKOFF_MAX_MS = 60_000
 
+NOTHING_CAN_RUN = "nothing can run: no such tool, or arguments that are no JSON object"
+
 
 class Due(msgspec.Struct, frozen=True):
     """A decision that may be taken now: its agent, the seq that led to it, and its body (without `observed`).
@@ -48,22 +50,18 @@ def due(state: Session, agents: Iterable[str], rules: Rules) -> list[Due]:
         return []
     if "main" not in state.agents:
         return [_spawn_main(state)]
-    found = [
-        one
-        for agent_id in sorted(agents)
-        if (agent := state.agents.get(agent_id))
-        for one in _agent(state, agent, rules)
-    ]
-    if not found:
-        found = list(_close(state))
-    return found
+    found: list[Due] = []
+    for agent_id in sorted(agents):
+        if (agent := state.agents.get(agent_id)) is not None:
+            found.extend(_agent(state, agent, rules))
+    return found or list(_close(state))
 
 
 def _spawn_main(state: Session) -> Due:
     body = AgentSpawned(
         system=system_prompt(state), tools=tuple(tool.name for tool in state.tools), workspace=state.workspace
     )
-    return Due("main", state.seq, body)
+    return Due("main", state.opened, body)
 
 
 def _agent(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
@@ -125,7 +123,7 @@ def _asked(state: Session, agent: Agent, run: ToolRun, settings: Settings) -> It
     verdict = judge(state, agent, run)
     if verdict.decision == "allow":
         body = ApprovalDecided(call=run.key, decision="allow", by="rule", request=run.request, rule=verdict.rule)
-        yield Due(agent.id, state.seq, body)
+        yield Due(agent.id, run.request, body)
         return
     key = f"approval:{run.key}"
     if settings.approval_timeout_seconds and key not in state.timers:
@@ -245,9 +243,7 @@ def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
     """What the permission rules say of a tool use."""
     spec, args = spec_of(agent, run.tool), approval.parsed(run.args)
     if spec is None or args is None:
-        return policy.Verdict(
-            decision="allow", rule="nothing can run: no such tool, or arguments that are no JSON object", remember=""
-        )
+        return policy.Verdict(decision="allow", rule=NOTHING_CAN_RUN, remember="")
     path, outside = named_path(args, state.workspace) if spec.recovery in ("pure", "reconcilable") else ("", False)
     request = policy.Request(
         tool=run.tool,

@@ -147,6 +147,10 @@ class Decoder(Protocol):
         """Take bytes as they arrive (cut anywhere); return the pieces of visible text they completed."""
         ...
 
+    def done(self) -> bool:
+        """Whether the answer is whole, so that nothing more need be awaited."""
+        ...
+
     def finish(self) -> ModelAnswer | ModelFailure:
         """The stream has ended: the answer, or why there is none (`cut`, `garbage`, an error event)."""
         ...

@@ -76,7 +76,8 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
 
 def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
     first = state.settings is None
-    state.epoch, state.rules, state.workspace = event.epoch, body.rules, body.workspace
+    state.epoch, state.opened = event.epoch, event.seq
+    state.rules, state.workspace = body.rules, body.workspace
     state.git, state.settings, state.tools = body.git, body.settings, body.tools
     state.name = body.name or state.name
     if first:

@@ -111,6 +111,7 @@ class Session(msgspec.Struct, kw_only=True):
     session: str
     seq: int = 0
     epoch: int = 0
+    opened: int = 0
     name: str = ""
     rules: int = 0
     workspace: str = ""

@@ -26,6 +26,10 @@ _EVENTS: Final = (
     "SELECT e.seq, e.header, e.body, e.key, e.leaf_count, e.root, e.hash, h.leaves"
     " FROM events e LEFT JOIN hidden h ON h.seq = e.seq"
 )
+_MISFILED: Final = (
+    "SELECT seq FROM events"
+    """ WHERE instr(header, CAST('"id":"' || lower(hex(id)) || '"' AS BLOB)) = 0 ORDER BY seq"""
+)
 _LAST: Final = "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1"
 
 
@@ -160,10 +164,20 @@ class SqliteReader:
 
     # ------------------------------------------------------------------ upkeep
 
-    def quick_check(self) -> list[str]:
-        """What SQLite's own structure check finds wrong, nothing if all is well."""
-        with self._reading():
-            return [text for (text,) in fetch(self._db, tuple[str], "PRAGMA quick_check") if text != "ok"]
+    def structure_faults(self) -> list[tuple[int, str]]:
+        """What is wrong with the file as a database, with the seq of the event concerned or 0: SQLite's own check,
+        ids that are not those of their headers, and the epoch kept beside the events."""
+        self._require_usable()
+        try:
+            faults = [(0, text) for (text,) in fetch(self._db, tuple[str], "PRAGMA quick_check") if text != "ok"]
+            misfiled = fetch(self._db, tuple[int], _MISFILED)
+            faults += [(seq, "the id column is not the header's id") for (seq,) in misfiled]
+            newest = fetch(self._db, tuple[bytes], "SELECT header FROM events ORDER BY seq DESC LIMIT 1")
+            if newest and f'"epoch":{self._epoch()},'.encode() not in newest[0][0]:
+                faults.append((0, "the epoch kept beside the events is not that of the last one"))
+        except apsw.CorruptError as error:
+            faults = [(0, str(error))]
+        return faults
 
     def close(self) -> None:
         """Close the connection. Harmless when called twice."""

@@ -180,6 +180,10 @@ class Decoder:
             self._take(event, shown)
         return [piece for piece in shown if piece]
 
+    def done(self) -> bool:
+        """Whether `message_stop` or an error was seen: nothing more is awaited."""
+        return self._stopped or self._failure is not None
+
     def finish(self) -> ModelAnswer | ModelFailure:
         """The answer, or why there is none."""
         for event in self._parser.finish():

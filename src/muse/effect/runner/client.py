@@ -200,6 +200,12 @@ class Runner:
         finally:
             await anyio.aclose_forcefully(connection.stream)
 
+    async def supervisor(self) -> Identity:
+        """The living supervisor, started when there is none; that can be done early, to save the first command's wait."""
+        answer = await self._ask(self._request("ping"))
+        self._raise_refusal(answer)
+        return Identity(answer["pid"], answer["start_time"], answer["boot_id"])
+
     async def aclose(self) -> None:
         """Disconnect. The supervisor and all commands go on."""
         while self._idle:
@@ -324,8 +330,10 @@ class Runner:
                 os.symlink(self.run_dir, os.path.join(link, "r"))
                 path = os.fsencode(os.path.join(link, "r", files.SOCKET))
             return await anyio.connect_unix(path)
-        except (FileNotFoundError, ConnectionError):
+        except (FileNotFoundError, NotADirectoryError, ConnectionError):
             return None
+        except OSError as error:
+            raise RunnerUnavailable(f"the runner in {self.run_dir} cannot be reached: {error}") from error
         finally:
             if link:
                 os.unlink(os.path.join(link, "r"))
@@ -340,8 +348,11 @@ def _short_folder() -> str:
 
 def _spawn(run_dir: Path, idle_seconds: float, deadline: float) -> None:
     """Start a supervisor and wait until it is ready, or says that another one is. Raises RunnerUnavailable."""
-    _make_folders(run_dir)
-    log = files.open_private(str(run_dir / files.LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        _make_folders(run_dir)
+        log = files.open_private(str(run_dir / files.LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except OSError as error:
+        raise RunnerUnavailable(f"the runner's folder cannot be used: {error}") from error
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_SUPERVISOR), str(run_dir), f"{idle_seconds}"]
     try:

@@ -1,0 +1,374 @@
+"""Starts the effects whose intents are durable, and hands what they bring back to the loop.
+
+It reacts to events that stand in the log, never to wishes: a tool runs because of its `tool.started`, recovery because
+of an `effect.doubted`. One task an effect; a cancelled step is stopped through its scope and still ends in a result.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import msgspec
+
+from muse.decide import approval
+from muse.decide.due import Due
+from muse.effect.protocol import Model, ModelAnswer, Tool, ToolCall, ToolResult, Verdict, Workspace
+from muse.errors import Fenced
+from muse.event.content import BlobRef, Observed
+from muse.event.envelope import Event
+from muse.event.kinds import (
+    CancelRequested,
+    EffectDoubted,
+    EffectReconciled,
+    FilesChanged,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    ProcessStarted,
+    TimerFired,
+    TimerSet,
+    ToolFinished,
+    ToolStarted,
+    UserPrompted,
+)  # fmt: skip
+from muse.fold.state import Session, Timer, ToolRun
+from muse.log.protocol import Log
+
+PARTIAL_CHARACTERS_MAX = 100_000
+
+
+class Outcomes(Protocol):
+    """Where outcomes go: the loop."""
+
+    state: Session
+
+    def post_bodies(self, agent: str, cause: int, *bodies: msgspec.Struct) -> None:
+        """Hand in facts that belong together."""
+        ...
+
+    def poke(self, agent: str = "") -> None:
+        """Something that is due may have become ready."""
+        ...
+
+
+class Equipment(msgspec.Struct):
+    """What the host has to touch the world with. `blobs` is a second handle on the log for large content, used in a
+    worker thread; `settled` is told when a call's result is durable."""
+
+    model: Model
+    tools: Mapping[str, Tool]
+    workspace: Workspace
+    log: Log
+    blobs: Callable[[], Log]
+    settled: Callable[[str, int], None]
+    on_signal: Callable[[str, str], None]
+
+
+class Dispatch:
+    """Effects of one session. `begin` before anything else."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        self._has = equipment
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._observing: set[tuple[str, int]] = set()
+        self._observed: dict[tuple[str, int], Observed] = {}
+        self._large = anyio.Lock()
+
+    def begin(self, tasks: anyio.abc.TaskGroup, outcomes: Outcomes) -> None:
+        """Use this task group for effects, and start again what an earlier owner left waiting."""
+        self._tasks, self._to = tasks, outcomes
+        state = outcomes.state
+        for timer in state.timers.values():
+            self._tasks.start_soon(self._timer, timer)
+        for agent in state.agents.values():
+            for run in agent.batch:
+                if run.phase in ("doubted", "settling"):
+                    self._tasks.start_soon(self._recover, agent.id, run.key, run.cause)
+            if agent.call is not None and agent.call.phase in ("doubted", "settling"):
+                self._tasks.start_soon(self._recover, agent.id, agent.call.key, agent.call.cause)
+
+    # -- before the intent -------------------------------------------------------------------------------------------
+
+    def ready(self, one: Due) -> bool:
+        """Whether this decision can be recorded now; starts the observation that it still needs."""
+        body = one.body
+        if not isinstance(body, ToolStarted) or body.recovery not in ("reconcilable", "attachable"):
+            return True
+        key = (body.call, body.attempt)
+        if key in self._observed:
+            return True
+        if key not in self._observing:
+            self._observing.add(key)
+            self._tasks.start_soon(self._observe, one.agent, body)
+        return False
+
+    def observed(self, one: Due) -> Due:
+        """The decision with what was seen just before it."""
+        body = one.body
+        if not isinstance(body, ToolStarted):
+            return one
+        seen = self._observed.get((body.call, body.attempt))
+        return msgspec.structs.replace(one, body=msgspec.structs.replace(body, observed=seen)) if seen else one
+
+    async def _observe(self, agent: str, body: ToolStarted) -> None:
+        call = self._call(body.call, body.attempt, body.tool, _text(body.args))
+        try:
+            seen = await self._has.tools[body.tool].observe(call, self._has.workspace, self._keep)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
+            seen = Observed(error=f"the tool failed: {error!r}")
+        self._observed[(body.call, body.attempt)] = seen
+        self._observing.discard((body.call, body.attempt))
+        self._to.poke(agent)
+
+    # -- after the intent --------------------------------------------------------------------------------------------
+
+    def react(self, event: Event, state: Session, request: bytes = b"") -> None:
+        """Start, stop or forget effects because of an event that is now durable."""
+        body = event.body
+        match body:
+            case ModelRequested():
+                self._tasks.start_soon(self._ask, event, body, request)
+            case ToolStarted():
+                self._observed.pop((body.call, body.attempt), None)
+                self._tasks.start_soon(self._run, event.agent, event.seq, body, False)
+            case EffectDoubted():
+                self._tasks.start_soon(self._recover, event.agent, body.call, event.seq)
+            case EffectReconciled(verdict="attached"):
+                if run := state.run(body.call):
+                    self._tasks.start_soon(self._run, event.agent, run.intent, _intent_of(run), True)
+            case TimerSet():
+                if timer := state.timers.get(body.key):
+                    self._tasks.start_soon(self._timer, timer)
+            case ToolFinished():
+                self._has.settled(body.call, body.attempt)
+            case CancelRequested() | UserPrompted():
+                self._cancel_marked(state, event.agent)
+            case _:
+                pass
+
+    def _cancel_marked(self, state: Session, agent_id: str) -> None:
+        agent = state.agents.get(agent_id)
+        if agent is None:
+            return
+        marked = [run.key for run in agent.batch if run.cancelling and run.phase == "running"]
+        if agent.call is not None and agent.call.cancelling:
+            marked.append(agent.call.key)
+        for key in marked:
+            if scope := self._scopes.get(key):
+                scope.cancel()
+
+    async def _ask(self, event: Event, body: ModelRequested, request: bytes) -> None:
+        partial: list[str] = []
+        begun = time.monotonic()
+
+        def show(text: str) -> None:
+            partial.append(text)
+            self._has.on_signal(body.call, text)
+
+        with self._scope(body.call) as scope:
+            answer = await self._has.model.ask(request, body.call, body.attempt, show)
+        if scope.cancelled_caught:
+            result: msgspec.Struct = ModelFailed(
+                call=body.call,
+                attempt=body.attempt,
+                failure="cancelled",
+                message="cancelled",
+                partial="".join(partial)[:PARTIAL_CHARACTERS_MAX],
+                duration_ms=_since(begun),
+            )
+        elif isinstance(answer, ModelAnswer):
+            result = ModelResponded(
+                call=body.call,
+                attempt=body.attempt,
+                blocks=answer.blocks,
+                stop=answer.stop,
+                usage=answer.usage,
+                stop_raw=answer.stop_raw,
+                model=answer.model,
+                response_id=answer.response_id,
+                raw=await self._keep(answer.raw) if answer.raw else None,
+                duration_ms=_since(begun),
+            )
+        else:
+            result = ModelFailed(
+                call=body.call,
+                attempt=body.attempt,
+                failure=answer.failure,
+                message=answer.message,
+                status=answer.status,
+                retry_after_ms=answer.retry_after_ms,
+                jitter_permille=secrets.randbelow(1000),
+                partial=answer.partial[:PARTIAL_CHARACTERS_MAX],
+                raw=await self._keep(answer.raw) if answer.raw else None,
+                duration_ms=_since(begun),
+            )
+        self._to.post_bodies(event.agent, event.seq, result)
+
+    async def _run(self, agent: str, intent: int, body: ToolStarted, attach: bool) -> None:
+        begun = time.monotonic()
+        text = _text(body.args)
+        result = self._cannot_run(body.tool, text)
+        if result is None:
+            with self._scope(body.call):
+                result = await self._guarded(body, text, attach)
+        if result is None:
+            result = ToolResult(status="cancelled", text="The call was cancelled.")
+        self._to.post_bodies(agent, intent, *_facts(body.call, body.attempt, result, _since(begun)))
+
+    async def _recover(self, agent: str, key: str, cause: int) -> None:
+        """Look at what became of a call whose host died, without any effect, and record the verdict."""
+        run = self._to.state.run(key)
+        if run is None:
+            call = self._to.state.agents[agent].call
+            attempt = call.attempt if call else 1
+            evidence = "a model request has no side effect; it is sent again under the same key"
+            body = EffectReconciled(call=key, attempt=attempt, verdict="retried", evidence=evidence)
+            self._to.post_bodies(agent, cause, body)
+            return
+        verdict = await self._verdict(run)
+        bodies: list[msgspec.Struct] = [
+            EffectReconciled(call=key, attempt=run.attempt, verdict=verdict.verdict, evidence=verdict.evidence)
+        ]
+        if verdict.verdict in ("done", "unknown"):
+            result = verdict.result or ToolResult(status="unknown", text=UNKNOWN_TEXT)
+            bodies += _facts(key, run.attempt, result, 0)
+        self._to.post_bodies(agent, cause, *bodies)
+
+    async def _verdict(self, run: ToolRun) -> Verdict:
+        if run.recovery == "pure":
+            return Verdict(verdict="retried", evidence="it only reads; it is run again")
+        tool = self._has.tools.get(run.tool)
+        if tool is None:
+            return Verdict(verdict="unknown", evidence=f"this host has no tool {run.tool}")
+        call = self._call(run.key, run.attempt, run.tool, run.args)
+        try:
+            return await tool.reconcile(call, run.observed, self._has.workspace)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border to tools: a recovery that fails leaves the doubt standing, and says so
+            return Verdict(verdict="unknown", evidence=f"recovery failed: {error!r}")
+
+    async def _timer(self, timer: Timer) -> None:
+        seconds = timer.duration_ms / 1000
+        if timer.until:
+            seconds = max(0.0, (datetime.fromisoformat(timer.until) - datetime.now(UTC)).total_seconds())
+        await anyio.sleep(seconds)
+        current = self._to.state.timers.get(timer.key)
+        if current is not None and current.seq == timer.seq:
+            self._to.post_bodies(timer.agent, timer.seq, TimerFired(key=timer.key))
+
+    # -- small parts -------------------------------------------------------------------------------------------------
+
+    def _scope(self, key: str) -> anyio.CancelScope:
+        scope = self._scopes[key] = anyio.CancelScope()
+        run = self._to.state.run(key)
+        if run is not None and run.cancelling:
+            scope.cancel()
+        return scope
+
+    async def _guarded(self, body: ToolStarted, args: str, attach: bool) -> ToolResult:
+        has, call = self._has, self._call(body.call, body.attempt, body.tool, args)
+
+        def show(piece: str) -> None:
+            has.on_signal(body.call, piece)
+
+        try:
+            tool = has.tools[body.tool]
+            return await tool.run(call, body.observed, has.workspace, self._keep, self._keep_file, show, attach)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
+            return ToolResult(status="error", text=f"The tool failed: {error!r}")
+
+    def _cannot_run(self, tool: str, args: str) -> ToolResult | None:
+        if tool not in self._has.tools:
+            names = ", ".join(sorted(self._has.tools))
+            return ToolResult(status="error", text=f"There is no tool named {tool!r}. You have: {names}.")
+        if approval.parsed(args) is None:
+            return ToolResult(status="error", text="The arguments are no JSON object. Send the call again, whole.")
+        return None
+
+    def _call(self, key: str, attempt: int, tool: str, args: str) -> ToolCall:
+        settings = self._to.state.settings
+        return ToolCall(
+            call=key,
+            attempt=attempt,
+            name=tool,
+            args=approval.parsed(args) or {},
+            args_text=args,
+            epoch=self._to.state.epoch,
+            timeout_seconds=settings.shell_timeout_seconds if settings else 0,
+        )
+
+    async def _keep(self, data: bytes) -> BlobRef:
+        root, length = self._has.log.put_blob(data, secrets.token_bytes(32))
+        return BlobRef(blob=root, length=length)
+
+    async def _keep_file(self, path: Path) -> BlobRef:
+        async with self._large:
+            return await anyio.to_thread.run_sync(_keep_file, self._has.blobs(), path)
+
+
+UNKNOWN_TEXT = (
+    "The host died while this call ran, and what became of it cannot be known: it may or may not have happened. "
+    "Look at the real state before you go on; do not simply run it again."
+)
+
+CHUNK_BYTES = 64 * 1024
+
+
+def _keep_file(log: Log, path: Path) -> BlobRef:
+    with path.open("rb") as file:
+        root, length = log.put_blob(iter(lambda: file.read(CHUNK_BYTES), b""), secrets.token_bytes(32))
+    return BlobRef(blob=root, length=length)
+
+
+def _facts(call: str, attempt: int, result: ToolResult, duration_ms: int) -> list[msgspec.Struct]:
+    facts: list[msgspec.Struct] = []
+    if result.changes:
+        facts.append(FilesChanged(changes=result.changes, calls=(call,)))
+    facts += [
+        ProcessStarted(call=call, pid=pid, started=started, command=command)
+        for pid, started, command in result.processes
+    ]
+    facts.append(
+        ToolFinished(
+            call=call,
+            attempt=attempt,
+            status=result.status,
+            text=result.text,
+            output=result.output,
+            output_bytes=result.output_bytes,
+            exit_code=result.exit_code,
+            timed_out=result.timed_out,
+            duration_ms=duration_ms,
+        )
+    )
+    return facts
+
+
+def _intent_of(run: ToolRun) -> ToolStarted:
+    return ToolStarted(
+        call=run.key,
+        attempt=run.attempt,
+        tool=run.tool,
+        args=run.args,
+        recovery=run.recovery,
+        observed=run.observed,
+    )
+
+
+def _text(args: str | BlobRef) -> str:
+    assert isinstance(args, str), "arguments stand in the event as the model sent them"
+    return args
+
+
+def _since(begun: float) -> int:
+    return round((time.monotonic() - begun) * 1000)

@@ -1,0 +1,139 @@
+"""What the owner's process and machine are: facts for `session.opened`, gathered once at opening.
+
+Reads /proc, git and instruction files; changes nothing. Nothing of the user's git configuration is run.
+"""
+
+import os
+import platform
+import socket
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+from muse import __version__
+from muse.event.content import Git, Host, Instruction, Origin
+from muse.event.text import clean, cut
+
+INSTRUCTION_BYTES_MAX = 32 * 1024
+INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md")
+ANCESTRY_MAX = 32
+GIT_SECONDS_MAX = 10
+
+_GIT_ENVIRONMENT = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "LC_ALL": "C",
+}
+_GIT_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false")
+
+
+def this_host() -> Host:
+    """This process, told apart from any later one with the same pid."""
+    return Host(
+        name=clean(socket.gethostname()).text,
+        pid=os.getpid(),
+        started=start_time(os.getpid()),
+        boot_id=boot_id(),
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        muse=__version__,
+    )
+
+
+def start_time(pid: int) -> int:
+    """The kernel's start time of a process in clock ticks since boot; 0 where it cannot be known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(stat.rpartition(b")")[2].split()[19])
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot, "" where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def this_origin(client: str) -> Origin:
+    """Where a command submitted by this process comes from."""
+    try:
+        terminal = os.ttyname(0)
+    except OSError:
+        terminal = ""
+    return Origin(
+        pid=os.getpid(), terminal=terminal, user=_user(), client=client, ancestry=tuple(ancestry(os.getpid()))
+    )
+
+
+def ancestry(pid: int) -> list[int]:
+    """Parent pids, nearest first, as far as they can be read."""
+    found: list[int] = []
+    while len(found) < ANCESTRY_MAX and pid > 1:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            break
+        pid = int(stat.rpartition(b")")[2].split()[1])
+        if pid > 0:
+            found.append(pid)
+    return found
+
+
+def _user() -> str:
+    return os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid())
+
+
+def today() -> str:
+    """The local date, for the system prompt."""
+    return datetime.now().astimezone().strftime("%Y-%m-%d")
+
+
+def git_state(workspace: Path) -> Git | None:
+    """Root, head, branch and number of changed paths, or None outside a repository (or without git)."""
+    root = _git(workspace, "rev-parse", "--show-toplevel")
+    if root is None:
+        return None
+    changed = _git(workspace, "status", "--porcelain", "--no-renames", "--ignore-submodules=all") or ""
+    return Git(
+        root=root,
+        head=_git(workspace, "rev-parse", "--verify", "--quiet", "HEAD") or "",
+        branch=_git(workspace, "symbolic-ref", "--quiet", "--short", "HEAD") or "",
+        changed=len(changed.splitlines()),
+    )
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _GIT_ENVIRONMENT
+    try:
+        done = subprocess.run(
+            ["git", *_GIT_OPTIONS, "-C", str(folder), *arguments],
+            env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS_MAX, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return clean(done.stdout).text.strip() if done.returncode == 0 else None
+
+
+def instructions(workspace: Path, git_root: str | None) -> tuple[Instruction, ...]:
+    """AGENTS.md (CLAUDE.md where there is none) from the git root down to the workspace, 32 KiB in all."""
+    top = Path(git_root) if git_root else workspace
+    folders = [workspace, *workspace.parents]
+    folders = folders[: folders.index(top) + 1] if top in folders else [workspace]
+    left, found = INSTRUCTION_BYTES_MAX, []
+    for folder in reversed(folders):
+        path = next((folder / name for name in INSTRUCTION_NAMES if (folder / name).is_file()), None)
+        if path is None or left <= 0:
+            continue
+        with path.open("rb") as file:
+            data = file.read(left + 1)
+        text = clean(data).text
+        too_long = len(data) > left
+        if too_long:
+            text = cut(text, left, 0).text
+        left -= len(data)
+        found.append(Instruction(path=str(path), text=text, cut=too_long))
+    return tuple(found)

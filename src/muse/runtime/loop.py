@@ -1,0 +1,234 @@
+"""The owner's loop: outcomes and commands in, one durable append, effects out. The owner's only caller of `append`.
+
+    open → fold → close what was in doubt → repeat:
+        take every outcome and command that is ready → evolve → all decisions due now
+        append outcomes + decisions in one transaction → react to what is now durable
+
+The same loop runs in normal times and after a crash; there is no second start path. It decides nothing itself
+(`decide.due` does) and touches nothing itself (`dispatch` does).
+"""
+
+from collections.abc import Callable, Sequence
+
+import anyio
+import msgspec
+
+from muse.decide.context import Rules
+from muse.decide.due import Due, due
+from muse.errors import StoreUnavailable
+from muse.event.envelope import Event, decode
+from muse.fold.evolve import evolve
+from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
+from muse.log.protocol import Draft, Log, Ownership, Stored
+from muse.runtime.checkpoint import CHECKPOINT_EVERY_EVENTS, write_state
+from muse.runtime.dispatch import Dispatch
+from muse.runtime.seal import seal
+
+POLL_SECONDS = 0.02
+RACES_MAX = 3
+DECISIONS_MAX = 10_000
+STORE_ATTEMPTS_MAX = 4
+STORE_WAIT_SECONDS = 0.25
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A fact that an effect brings back: `cause` is the seq of its intent."""
+
+    agent: str
+    cause: int
+    body: msgspec.Struct
+
+
+class _Batch(msgspec.Struct):
+    """What one append is to hold: facts with their drafts, and decisions with drafts and request bytes."""
+
+    facts: list[tuple[Outcome, Draft]]
+    decisions: list[tuple[Due, Draft]]
+
+
+class Loop:
+    """Runs one session for its owner until it closes (or, with `stay`, until `stop`)."""
+
+    def __init__(
+        self,
+        log: Log,
+        ownership: Ownership,
+        state: Session,
+        rules: Rules,
+        dispatch: Dispatch,
+        on_event: Callable[[Event], None],
+        *,
+        stay: bool = False,
+    ) -> None:
+        self.log = log
+        self.ownership = ownership
+        self.state = state
+        self.rules = rules
+        self.dispatch = dispatch
+        self.on_event = on_event
+        self.stay = stay
+        self._inbox: list[Outcome] = []
+        self._woken: set[str] = set(state.agents) | {"main"}
+        self._wake = anyio.Event()
+        self._stopping = False
+        self._checkpoint_at = state.seq + CHECKPOINT_EVERY_EVENTS
+
+    def post_bodies(self, agent: str, cause: int, *bodies: msgspec.Struct) -> None:
+        """Hand in what an effect brought back; what is posted together is appended together."""
+        self._inbox.extend(Outcome(agent, cause, body) for body in bodies)
+        self._wake.set()
+
+    def poke(self, agent: str = "") -> None:
+        """Look again: a command was submitted, or an observation is ready."""
+        if agent:
+            self._woken.add(agent)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Return from `run` at the next opportunity, starting nothing more."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> Session:
+        """Go on until the session is closed. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""
+        async with anyio.create_task_group() as tasks:
+            self.dispatch.begin(tasks, self)
+            while not self._stopping:
+                await self._step()
+                if self.state.closed and not self.stay and not self._inbox:
+                    break
+                with anyio.move_on_after(POLL_SECONDS):
+                    await self._wake.wait()
+            tasks.cancel_scope.cancel()
+        return self.state
+
+    async def _step(self) -> None:
+        self._wake = anyio.Event()
+        if self.log.changed():
+            self._fold_missed()
+        outcomes, self._inbox = self._inbox, []
+        facts = [(outcome, seal(outcome.body, outcome.agent, outcome.cause)) for outcome in outcomes]
+        if facts or self._woken:
+            await self._append(facts)
+        if self.state.seq >= self._checkpoint_at:
+            self.log.save_checkpoint(self.state.seq, STATE_VERSION, write_state(self.state))
+            self._checkpoint_at = self.state.seq + CHECKPOINT_EVERY_EVENTS
+
+    async def _append(self, facts: list[tuple[Outcome, Draft]]) -> None:
+        woken, self._woken = self._woken, set()
+        races = failures = 0
+        while True:
+            undo = remember(self.state)
+            try:
+                if self._append_once(facts, woken, undo, locked=races >= RACES_MAX):
+                    return
+                races += 1
+                self.state = undone(undo, self.state)
+                self._fold_missed()
+                facts = []
+            except StoreUnavailable as error:
+                failures += 1
+                self.state = undone(undo, self.state)
+                await self._reopen_store(failures, error)
+                if facts and self.log.find([facts[0][1].id]):
+                    facts = []
+                self._fold_missed()
+            woken, self._woken = woken | self._woken, set()
+
+    def _append_once(self, facts: list[tuple[Outcome, Draft]], woken: set[str], undo: Undo, *, locked: bool) -> bool:
+        """One try. False when the head had moved: the facts then stand in the log and the decisions do not."""
+        expected = self.state.seq
+        if locked:
+            self._append_deciding(facts, woken, expected, undo)
+            return True
+        batch = self._derive(facts, woken, undo)
+        if not batch.facts and not batch.decisions:
+            return True
+        drafts = [draft for _, draft in batch.decisions]
+        done = self.log.append([draft for _, draft in facts], drafts, expected, self.ownership.epoch)
+        if not done.decisions_kept or done.first != expected + 1:
+            return False
+        self._durable(batch, expected)
+        return True
+
+    def _derive(self, facts: Sequence[tuple[Outcome, Draft]], woken: set[str], undo: Undo | None) -> _Batch:
+        """Fold the facts and every decision that is due and ready, one at a time, into the state."""
+        agents = set(woken)
+        for outcome, draft in facts:
+            agents |= evolve(self.state, self._event(draft, outcome.body), undo)
+        decisions: list[tuple[Due, Draft]] = []
+        while agents and len(decisions) < DECISIONS_MAX:
+            ready = next((one for one in due(self.state, agents, self.rules) if self.dispatch.ready(one)), None)
+            if ready is None:
+                break
+            taken = self.dispatch.observed(ready)
+            draft = seal(taken.body, taken.agent, taken.cause)
+            agents |= evolve(self.state, self._event(draft, taken.body), undo)
+            decisions.append((taken, draft))
+        return _Batch(list(facts), decisions)
+
+    def _event(self, draft: Draft, body: msgspec.Struct) -> Event:
+        return Event(
+            seq=self.state.seq + 1,
+            id=draft.id,
+            time=draft.time,
+            type=draft.type,
+            v=draft.v,
+            agent=draft.agent,
+            cause=draft.cause,
+            epoch=self.ownership.epoch,
+            body=body,
+        )
+
+    def _durable(self, batch: _Batch, before: int) -> None:
+        """Everything of the batch is on disk: show it, and start what its intents allow."""
+        seq = before
+        for outcome, draft in batch.facts:
+            seq += 1
+            self._show(seq, draft, outcome.body, b"")
+        for decision, draft in batch.decisions:
+            seq += 1
+            self._show(seq, draft, decision.body, decision.request)
+
+    def _show(self, seq: int, draft: Draft, body: msgspec.Struct, request: bytes) -> None:
+        epoch = self.ownership.epoch
+        event = Event(seq, draft.id, draft.time, draft.type, draft.v, draft.agent, draft.cause, epoch, body)
+        self.on_event(event)
+        self.dispatch.react(event, self.state, request)
+
+    def _append_deciding(self, facts: list[tuple[Outcome, Draft]], woken: set[str], expected: int, undo: Undo) -> None:
+        """Fold what came in and decide inside the write transaction: nobody can get in between."""
+        batch = _Batch([], [])
+        missed_events: list[Event] = []
+
+        def derive(missed: Sequence[Stored], first: int) -> Sequence[Draft]:
+            agents = set(woken)
+            for stored in missed:
+                event = decode(stored.header, stored.body, stored.hidden)
+                missed_events.append(event)
+                agents |= evolve(self.state, event, undo)
+            assert first == self.state.seq + 1
+            made = self._derive(facts, agents, undo)
+            batch.facts, batch.decisions = made.facts, made.decisions
+            return [draft for _, draft in made.decisions]
+
+        self.log.append_deciding([draft for _, draft in facts], derive, expected, self.ownership.epoch)
+        for event in missed_events:
+            self.on_event(event)
+            self.dispatch.react(event, self.state)
+        self._durable(batch, expected + len(missed_events))
+
+    def _fold_missed(self) -> None:
+        """Fold what others appended: commands, and our own facts after a lost race."""
+        for stored in self.log.read(after=self.state.seq):
+            event = decode(stored.header, stored.body, stored.hidden)
+            self._woken |= evolve(self.state, event)
+            self.on_event(event)
+            self.dispatch.react(event, self.state)
+
+    async def _reopen_store(self, failures: int, error: StoreUnavailable) -> None:
+        """An append failed: nothing of it is assumed. Open again, or give up and leave the log as it is."""
+        if failures >= STORE_ATTEMPTS_MAX:
+            raise error
+        await anyio.sleep(STORE_WAIT_SECONDS * failures)
+        self.log.reopen()

@@ -1,0 +1,105 @@
+"""A session under this process's ownership: open it, run it until it closes, let it go.
+
+The public handle. It joins a log, the rules and the host's equipment; the loop does the work.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from muse.decide.context import RULES_VERSION, Rules
+from muse.event.content import Settings, ToolSpec
+from muse.event.envelope import Event
+from muse.event.kinds import COMMANDS, CommandVersion, SessionOpened
+from muse.fold.state import Session
+from muse.log.protocol import Claim, Draft, Log, Ownership
+from muse.runtime import host
+from muse.runtime.checkpoint import fold
+from muse.runtime.dispatch import Dispatch, Equipment
+from muse.runtime.loop import Loop
+from muse.runtime.seal import seal
+
+FORMAT_VERSION = 1
+
+
+def claim(
+    log: Log,
+    settings: Settings,
+    workspace: str,
+    specs: Callable[[int], tuple[ToolSpec, ...]],
+    *,
+    name: str = "",
+    fresh: bool = False,
+) -> Ownership:
+    """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
+    and returns the tools on offer. Raises `Busy` while another process owns the session."""
+    git = host.git_state(Path(workspace))
+    texts = host.instructions(Path(workspace), git.root if git else None) if fresh else ()
+
+    def opened(found: Claim) -> Draft:
+        body = SessionOpened(
+            format=FORMAT_VERSION,
+            rules=RULES_VERSION,
+            workspace=workspace,
+            host=host.this_host(),
+            settings=settings,
+            crashed=found.crashed,
+            name=name,
+            date=host.today(),
+            git=git,
+            instructions=texts,
+            tools=specs(found.epoch),
+            commands=tuple(CommandVersion(type=kind, v=v) for kind, v in sorted(COMMANDS.items())),
+        )
+        return seal(body, "main", 0)
+
+    return log.claim(opened)
+
+
+class Running:
+    """One owned session. `run` returns its state when it has closed; `stop` makes it return earlier."""
+
+    def __init__(
+        self,
+        log: Log,
+        ownership: Ownership,
+        rules: Rules,
+        equipment: Equipment,
+        on_event: Callable[[Event], None],
+        *,
+        stay: bool = False,
+    ) -> None:
+        self.state: Session = fold(log)
+        self._log = log
+        self._ownership = ownership
+        self._loop = Loop(log, ownership, self.state, rules, Dispatch(equipment), on_event, stay=stay)
+
+    async def run(self) -> Session:
+        """Go on until the session closes. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""
+        try:
+            self.state = await self._loop.run()
+        except BaseExceptionGroup as group:
+            raise _single(group) from group
+        return self.state
+
+    def stop(self) -> None:
+        """Return from `run` soon, starting nothing more."""
+        self._loop.stop()
+
+    def poke(self) -> None:
+        """A command was just submitted by this process: look at once."""
+        self._loop.poke()
+
+    def release(self) -> None:
+        """Give up ownership and close the log, so that one file remains."""
+        with suppress(OSError):
+            self._ownership.release()
+        self._log.close()
+
+
+def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error that a task group wrapped."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
