@@ -38,6 +38,11 @@ async def runner(tmp_path: Path) -> AsyncIterator[Runner]:
     await last.stop(kill=True)
 
 
+def blob_of(data: bytes) -> BlobRef:
+    """The reference under which the harness keeps content: its SHA-256."""
+    return BlobRef(hashlib.sha256(data).hexdigest(), len(data))
+
+
 class Harness:
     """Observes, runs and reconciles calls of one tool; `blobs` is what was kept, `shown` what was seen live."""
 
@@ -50,7 +55,7 @@ class Harness:
         self._calls = 0
 
     async def keep(self, data: bytes) -> BlobRef:
-        reference = BlobRef(hashlib.sha256(data).hexdigest(), len(data))
+        reference = blob_of(data)
         self.blobs[reference.blob] = data
         return reference
 

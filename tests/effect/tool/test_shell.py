@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tracemalloc
 from pathlib import Path
 
 import anyio
@@ -80,8 +81,6 @@ async def test_of_long_output_the_model_gets_head_and_tail_and_the_log_gets_all(
 
 
 async def test_memory_stays_bounded_whatever_the_output(shell: Harness) -> None:
-    import tracemalloc
-
     async def keep_nothing(path: Path) -> object:
         assert path.stat().st_size == 64 << 20
         return await shell.keep(b"")
