@@ -1,6 +1,8 @@
 """The published vectors (docs/vectors): made by the independent implementation, met by the code under test."""
 
 import json
+import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.event import independent, make_vectors
 from muse.errors import InvalidEvent
 from muse.event import codec, commitment, envelope
 from muse.event.kinds import KINDS
+from muse.log.schema import TABLES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -170,6 +173,21 @@ def test_every_byte_of_an_export_counts() -> None:
         changed = bytearray(text)
         changed[at] ^= 1
         assert independent.verify(bytes(changed))[0] == 6, at
+
+
+def test_the_tables_in_the_prose_are_those_of_the_store() -> None:
+    section = (DOCS / "format.md").read_text().split("## 6.")[1].split("## 7.")[0]
+    stated = {
+        name: re.findall(r"`([a-z_]+)` \(|`(value)`|`(header|key|root|hash|body|leaves|data)`", columns)
+        for name, columns in re.findall(r"^\| `([a-z]+)` \| ([^|]*) \|$", section, re.MULTILINE)
+    }
+    db = sqlite3.connect(":memory:")
+    db.executescript(TABLES)
+    for name, columns in stated.items():
+        real = {row[1] for row in db.execute(f"PRAGMA table_info({name})")}
+        assert real <= {"".join(column) for column in columns}, name
+    assert stated.keys() == {"meta", "events", "hidden", "blobs", "chunks"}
+    db.close()
 
 
 def test_the_clear_keys_in_the_prose_are_those_of_the_kinds() -> None:
