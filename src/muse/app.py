@@ -162,9 +162,7 @@ def model_of(config: Config, settings: Settings) -> Model:
             f"no key for {settings.provider}: {provider.api_key_env} is not set",
             hint=f"export {provider.api_key_env}=…, or choose a local server: -m ollama/MODEL",
         )
-    endpoint = Endpoint(
-        name=settings.provider, dialect=settings.dialect, base_url=provider.base_url, api_key=key
-    )
+    endpoint = Endpoint(name=settings.provider, dialect=settings.dialect, base_url=provider.base_url, api_key=key)
     return make_model(endpoint)
 
 
@@ -183,6 +181,7 @@ class Owned:
         fresh: bool,
         name: str = "",
         stay: bool = False,
+        show_after: int | None = None,
     ) -> None:
         from muse.effect.runner import Runner
         from muse.effect.tool import builtin_tools
@@ -210,7 +209,7 @@ class Owned:
             on_signal=on_signal,
         )
         self._log = log
-        self.running = Running(log, ownership, rules(), equipment, on_event, stay=stay)
+        self.running = Running(log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after)
 
     def _blob_log(self) -> Log:
         if self._blobs is None:

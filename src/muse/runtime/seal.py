@@ -26,9 +26,9 @@ def new_id() -> str:
 def seal(body: msgspec.Struct, agent: str, cause: int, *, event_id: str = "", clock: Callable[[], str] = now) -> Draft:
     """A draft of this body: canonical bytes, a fresh key, and the commitment, all before any lock is taken."""
     type_name = _TYPE_OF[type(body)]
-    data = codec.encode(body)
+    data, plain = codec.canonical(body)
     key = secrets.token_bytes(32)
-    root = commitment.commit(data, key)
+    root = commitment.commit(plain, key)
     return Draft(
         id=event_id or new_id(),
         time=clock(),

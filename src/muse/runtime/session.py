@@ -9,7 +9,7 @@ from pathlib import Path
 
 from muse.decide.context import RULES_VERSION, Rules
 from muse.event.content import Settings, ToolSpec
-from muse.event.envelope import Event
+from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS, CommandVersion, SessionOpened
 from muse.fold.state import Session
 from muse.log.protocol import Claim, Draft, Log, Ownership
@@ -68,14 +68,21 @@ class Running:
         on_event: Callable[[Event], None],
         *,
         stay: bool = False,
+        show_after: int | None = None,
     ) -> None:
+        """`on_event` gets every event after `show_after` (default: from this owner's `session.opened` on), in order
+        and once each, when it is durable."""
         self.state: Session = fold(log)
+        self._on_event = on_event
+        self._show_after = self.state.opened - 1 if show_after is None else show_after
         self._log = log
         self._ownership = ownership
         self._loop = Loop(log, ownership, self.state, rules, Dispatch(equipment), on_event, stay=stay)
 
     async def run(self) -> Session:
         """Go on until the session closes. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""
+        for stored in self._log.read(after=self._show_after, before=self.state.seq + 1):
+            self._on_event(decode(stored.header, stored.body, stored.hidden))
         try:
             self.state = await self._loop.run()
         except BaseExceptionGroup as group:
