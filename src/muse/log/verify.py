@@ -29,8 +29,8 @@ Named = tuple[str, int]
 """A blob as an event names it: root and length."""
 
 BATCH_EVENTS: Final = 500
-BATCH_BYTES: Final = 4 * 1024 * 1024
-ALONE_BATCHES: Final = 24
+BATCH_BYTES: Final = 1024 * 1024
+ALONE_BATCHES: Final = 40
 """Logs of up to so many batches are checked in this process: starting others costs more."""
 AHEAD_PER_JOB: Final = 3
 
