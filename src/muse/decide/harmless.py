@@ -36,8 +36,13 @@ def _positionals(args: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(arg for arg in args if not arg.startswith("-") or arg == "-")
 
 
+_DATE: Final = re.compile(
+    r"\+.*|-u|-R|-I[a-z]*|--utc|--universal|--date=.*|--iso-8601(=[a-z]+)?|--rfc-3339=[a-z]+", re.DOTALL
+)
+
+
 def _date(args: tuple[str, ...]) -> bool:
-    return all(arg.startswith(("+", "-")) for arg in args) and not any(re.match(r"-[A-Za-z]*[sdfr]", a) for a in args)
+    return all(_DATE.fullmatch(arg) for arg in args)
 
 
 def _uniq(args: tuple[str, ...]) -> bool:
@@ -204,7 +209,8 @@ _PLAIN: Final = (
     "md5sum sha1sum sha256sum sha512sum cksum cmp wc"
 )
 _NAMES: Final = "ls pwd stat df du basename dirname realpath readlink which type whoami id groups uname arch nproc"
-_SILENT: Final = "true false : exit break continue wait"
+_SILENT: Final = "true false :"
+_COUNTED: Final = "sleep exit break continue wait"
 
 TABLE: Final[dict[str, Spec]] = {
     **{name: Spec() for name in _PLAIN.split()},
@@ -213,12 +219,12 @@ TABLE: Final[dict[str, Spec]] = {
     "echo": Spec(names_only=True),
     "printf": Spec(check=_printf, names_only=True),
     "seq": Spec(check=lambda args: all(not a.startswith("-") or a[1:2].isdigit() for a in args), names_only=True),
-    "sleep": Spec(check=_numbers),
+    **{name: Spec(check=_numbers) for name in _COUNTED.split()},
     "test": Spec(check=_test, names_only=True),
     "[": Spec(check=_test, names_only=True),
     "set": Spec(check=_set),
     "cd": Spec(check=_cd),
-    "date": Spec(check=_date, long=("set", "file", "reference")),
+    "date": Spec(check=_date),
     "hostname": Spec(check=_hostname),
     "tree": Spec(short="oR", long=("output",), names_only=True),
     "file": Spec(short="CmzZf", long=("compile", "magic-file", "uncompress", "uncompress-noreport", "files-from")),
@@ -226,7 +232,7 @@ TABLE: Final[dict[str, Spec]] = {
     "egrep": Spec(recursive=True),
     "fgrep": Spec(recursive=True),
     "rg": Spec(short="z", long=("pre", "pre-glob", "hostname-bin", "search-zip"), recursive=True),
-    "find": Spec(check=_find),
+    "find": Spec(check=_find, names_only=True),
     "sort": Spec(short="oT", long=("output", "compress-program", "temporary-directory")),
     "uniq": Spec(check=_uniq),
     "diff": Spec(short="l", long=("paginate",), recursive=True),
@@ -236,7 +242,7 @@ TABLE: Final[dict[str, Spec]] = {
 }
 _VERSIONED: Final = names(
     "python python3 pip pip3 uv ruff mypy pytest node npm pnpm yarn bun deno cargo rustc rustup go java javac gcc g++ "
-    "clang make cmake ruby perl php docker tox poetry bash zsh rg fd jq curl wget tar sqlite3 ffmpeg"
+    "clang make cmake ruby perl php docker tox poetry rg fd jq curl wget tar sqlite3 ffmpeg"
 )
 _QUIET_WRAPPERS: Final = frozenset({"time", "timeout", "nice", "command", "stdbuf"})
 _HARMLESS_NAMES: Final = re.compile(r"LANG|LC_[A-Z]+|TZ|NO_COLOR|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE")
@@ -266,7 +272,8 @@ def is_harmless(stage: Stage, workspace: str = "") -> bool:
     if first.text == "go" and args == ("version",):
         return True
     if first.text in _QUIET_WRAPPERS and first.text != "command":
-        return not any(arg in {"-o", "--output", "-a", "--append"} for arg in args)
+        # /usr/bin/time can write to a file
+        return first.text != "time" or not any(arg.startswith("-") for arg in args)
     if first.text == "command" and not _looks_up(args):
         return True
     spec = TABLE.get(first.text)
@@ -311,12 +318,24 @@ def _forbidden_short(arg: str, letters: str) -> bool:
 
 _SECRET_NAMES: Final = names(
     ".ssh .gnupg .aws .azure .kube .netrc .pgpass .git-credentials .npmrc .pypirc .password-store .docker .vault-token "
-    ".my.cnf .s3cfg .boto .terraformrc .htpasswd shadow gshadow shadow- sudoers sudoers.d environ keyrings "
+    ".my.cnf .s3cfg .boto .terraformrc .htpasswd "
     "credentials.json .bash_history .zsh_history .python_history id_rsa id_dsa id_ecdsa id_ed25519"
 )
 _SECRET_ENDINGS: Final = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".ppk")
 _SAMPLE_ENDINGS: Final = (".example", ".sample", ".template", ".dist", ".pub")
-_SECRET_PATHS: Final = (".config/gh", ".config/gcloud", ".config/muse", ".local/share/muse", ".git/config")
+_SECRET_PATHS: Final = (
+    "etc/shadow",
+    "etc/shadow-",
+    "etc/gshadow",
+    "etc/sudoers",
+    "etc/sudoers.d",
+    ".local/share/keyrings",
+    ".config/gh",
+    ".config/gcloud",
+    ".config/muse",
+    ".local/share/muse",
+    ".git/config",
+)
 _CUTS: Final = re.compile(r"[=:,@]")
 
 
@@ -333,7 +352,7 @@ def is_secret(path: str) -> bool:
     joined = "/" + "/".join(parts) + "/"
     if any(f"/{secret}/" in joined for secret in _SECRET_PATHS):
         return True
-    return re.match(r"/(?:proc|dev|sys/kernel)/", joined) is not None and path.startswith("/")
+    return leaves_workspace(path) and re.search(r"/(?:proc|dev)/", joined) is not None
 
 
 def leaves_workspace(path: str) -> bool:

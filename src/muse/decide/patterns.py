@@ -69,7 +69,9 @@ def parse_rule(text: object) -> Rule:
         )
     name, body = match["tool"], match["body"]
     tool = _TOOLS.get(name.casefold(), name)
-    if body is None or body.strip() in {"", "*"} or (body.strip() == "**" and tool != "shell"):
+    if body is not None and not body.strip():
+        raise ConfigError(f"{_shown(written)}: the pattern is empty", hint=f"write {tool} for every use of it")
+    if body is None or body.strip() == ("*" if tool == "shell" else "**"):
         _check_bare(tool, written)
         return Rule(written, tool)
     if tool not in _WITH_BODY:
@@ -182,18 +184,23 @@ def fits_words(rule: Rule, words: Sequence[Word], *, maybe: bool = False, any_pa
             reachable = [False] * first + [True] * (len(reachable) - first)
             continue
         names = _names(word.text, position, any_path=any_path)
-        following = [False] * len(reachable)
-        for index, token in enumerate(tokens):
-            if not reachable[index]:
-                continue
-            if token.star:
-                following[index] = True
-            elif any(_fits(token.parts, name) for name in names):
-                following[index + 1] = True
-        reachable = _past_stars(tokens, following)
+        reachable = _past_stars(tokens, _past_word(tokens, reachable, names))
         if True not in reachable:
             return False
+        if reachable[-1] and tokens[-1].star:
+            return True
     return reachable[-1]
+
+
+def _past_word(tokens: Sequence[Token], reachable: list[bool], names: tuple[str, ...]) -> list[bool]:
+    """What is reachable after a word, given by its possible names."""
+    following = [False] * len(reachable)
+    for index, token in enumerate(tokens):
+        if reachable[index] and token.star:
+            following[index] = True
+        elif reachable[index] and any(_fits(token.parts, name) for name in names):
+            following[index + 1] = True
+    return following
 
 
 def _past_stars(tokens: Sequence[Token], reachable: list[bool]) -> list[bool]:

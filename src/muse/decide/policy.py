@@ -43,7 +43,7 @@ PLAN_TEXT: Final = (
 
 
 def judge(request: Request, policy: Policy) -> Verdict:
-    """What may happen with `request`. First deny rules, then what plan mode denies, ask rules, allow rules, the mode."""
+    """What may happen with `request`: deny rules, then what plan mode denies, ask rules, allow rules, the mode."""
     seen = look(request)
     verdict = _decide(seen, policy)
     if verdict.decision != "ask":
@@ -57,10 +57,12 @@ def judge(request: Request, policy: Policy) -> Verdict:
 
 
 def matches(rule: Rule, request: Request) -> bool:
-    """Whether `rule`, as an allow rule and alone, covers all of `request` that is not free anyway."""
-    policy = Policy("default", allow=(rule,))
-    free = _decide(look(request), Policy("default")).decision == "allow"
-    return not free and _decide(look(request), policy).decision == "allow"
+    """Whether `rule`, as an allow rule and alone, covers `request`: of a command line, all that is not free anyway."""
+    seen = look(request)
+    if seen.kind != "shell":
+        return _covers_tool(rule, seen)
+    covered = any(_covering(stage, (rule,), guarded=False) for stage in seen.stages or ()) and rule.tool == "shell"
+    return covered and _shell(seen, Policy("default", allow=(rule,))).decision == "allow"
 
 
 def forbids(rule: Rule, request: Request) -> Fit:
@@ -215,10 +217,11 @@ def _shell(seen: Seen, policy: Policy) -> Verdict:
     exact: set[int] = set()
     for index, stage in enumerate(found):
         free = is_harmless(stage, seen.request.workspace)
-        rule = None if free else _covering(stage, rules, guarded=guarded, trusted=stage.parent in exact)
-        if not free and rule is None and stage.parent not in exact:
+        trusted = stage.parent in exact
+        rule = None if free or trusted else _covering(stage, rules, guarded=guarded)
+        if not free and not trusted and rule is None:
             return Verdict("ask", f"{mode}: {_stage_text(stage)} is not plainly harmless")
-        if stage.parent in exact or (rule is not None and is_exact(rule)):
+        if trusted or (rule is not None and is_exact(rule)):
             exact.add(index)
         bare = any(not known.pattern for known in rules)
         for target in stage.writes:
@@ -231,12 +234,12 @@ def _shell(seen: Seen, policy: Policy) -> Verdict:
     return Verdict("allow", f"{mode}: plainly harmless")
 
 
-def _covering(stage: Stage, rules: Sequence[Rule], *, guarded: bool, trusted: bool) -> Rule | None:
+def _covering(stage: Stage, rules: Sequence[Rule], *, guarded: bool) -> Rule | None:
     """The allow rule that covers a stage."""
     uncertain = stage.opaque or stage.odd or any(word.dynamic for word in (*stage.words, *stage.assignments))
     uncertain = uncertain or bool(stage.words and stage.words[0].glob)
     network = any(word.text.startswith(("/dev/tcp", "/dev/udp")) for word in stage.reads)
-    if trusted or (guarded and uncertain):
+    if guarded and uncertain:
         return None
     for rule in rules:
         if not rule.pattern:
@@ -259,13 +262,10 @@ def _may_write(target: Word, seen: Seen, writers: Sequence[Rule], *, bare: bool)
     """Whether a redirection may write to a file: an edit rule fits it, or every command is allowed anyway."""
     if target.text in HARMLESS_FILES and not target.dynamic:
         return True
-    if target.dynamic or target.glob or _protected(target.text):
-        path = None
-    else:
-        path = relative_path(target.text, seen.request.workspace)
     if bare and not _protected(target.text):
         return True
-    if path is None or seen.moved:
+    path = relative_path(target.text, seen.request.workspace)
+    if path is None or seen.moved or target.dynamic or target.glob:
         return False
     return any(_frees_write(rule, path) for rule in writers)
 

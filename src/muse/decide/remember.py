@@ -4,11 +4,13 @@ import re
 from typing import Final
 
 from muse.decide.harmless import TABLE
-from muse.decide.patterns import quoted_path
+from muse.decide.patterns import parse_rule, quoted_path
 from muse.decide.permission import Request
 from muse.decide.shelltext import names
 from muse.decide.shellwords import Stage, quoted, stages
+from muse.decide.striking import command_of
 from muse.decide.wrappers import LAUNCHERS, WRAPPERS
+from muse.errors import ConfigError
 
 REMEMBERED_CHARS_MAX: Final = 400
 
@@ -19,7 +21,8 @@ _RUNNERS: Final = frozenset({"run", "exec", "tool", "x"})
 _EXACT_ONLY: Final = names(
     "rm mv cp dd ln chmod chown chgrp kill pkill killall curl wget scp rsync sftp nc ncat socat telnet tee truncate "
     "shred mkfs mount umount passwd useradd usermod crontab systemctl service launchctl iptables sysctl reboot "
-    "shutdown export unset alias hash enable bind mapfile readarray read printenv install patch mysql psql sqlite3 redis-cli "
+    "shutdown "
+    "export unset alias hash enable bind mapfile readarray read printenv install patch mysql psql sqlite3 redis-cli "
     "ansible terraform aws gcloud az ruby perl node php lua deno tsx ts-node java Rscript julia swift osascript "
     "awk gawk mawk sed jq ed ex vi vim emacs nano less more man tar zip unzip gpg openssl dpkg apt apt-get yum "
     "dnf brew"
@@ -42,8 +45,8 @@ _TOOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 def remember_pattern(request: Request) -> str:
     """The text of the allow rule to offer for `request`, "" when there is none."""
     if request.tool == "shell":
-        command = request.args.get("command")
-        pattern = _shell_pattern(command) if isinstance(command, str) else ""
+        command = command_of(request)
+        pattern = _shell_pattern(command) if command is not None else ""
     elif request.outside or "" in request.paths:
         pattern = ""
     elif request.tool in {"edit", "write"}:
@@ -52,18 +55,28 @@ def remember_pattern(request: Request) -> str:
         pattern = _file_pattern("read", request.paths)
     else:
         pattern = request.tool if _TOOL.fullmatch(request.tool) else ""
-    return pattern if len(pattern) <= REMEMBERED_CHARS_MAX else ""
+    if not pattern or len(pattern) > REMEMBERED_CHARS_MAX:
+        return ""
+    try:
+        return parse_rule(pattern).text
+    except ConfigError:
+        return ""
 
 
 def _file_pattern(tool: str, paths: tuple[str, ...]) -> str:
     if not paths or any(re.search(r"[\x00-\x1f\x7f\ud800-\udfff]|^\s|\s$", path) for path in paths):
         return ""
     if len(set(paths)) == 1:
-        return f"{tool}({quoted_path(paths[0])})"
+        return f"{tool}({_dotted(paths[0])})"
     folders = {path.rpartition("/")[0] for path in paths}
     if len(folders) == 1 and "" not in folders and tool == "edit":
-        return f"{tool}({quoted_path(folders.pop())}/*)"
+        return f"{tool}({_dotted(folders.pop())}/*)"
     return ""
+
+
+def _dotted(path: str) -> str:
+    """The path as a pattern; one that begins like a home or a drive is marked as relative."""
+    return ("./" if path.startswith("~") or path[1:2] == ":" else "") + quoted_path(path)
 
 
 def _shell_pattern(command: str) -> str:
@@ -72,9 +85,13 @@ def _shell_pattern(command: str) -> str:
         return ""
     stage = found[0]
     words = (*stage.assignments, *stage.words)
-    if not stage.words or stage.odd or stage.opaque or stage.writes or stage.reads:
+    if not stage.words or stage.odd or stage.opaque or stage.fed or stage.writes or stage.reads:
         return ""
-    if any(word.dynamic or word.glob for word in words) or not command.isprintable():
+    if (
+        any(one.open or one.opaque for one in found)
+        or any(word.dynamic or word.glob for word in words)
+        or not command.isprintable()
+    ):
         return ""
     prefix = () if len(found) > 1 or stage.assignments else _prefix(stage)
     if prefix:

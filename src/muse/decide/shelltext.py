@@ -67,7 +67,8 @@ class Stage(msgspec.Struct, frozen=True):
     """One simple command. `writes` and `reads` are the files of its redirections.
 
     `parent` is the index of the wrapper that runs it, or -1. `opaque`: it runs code that the text does not show.
-    `open`: more arguments come when it runs. `odd`: shells disagree about how to read it.
+    `open`: more arguments come when it runs. `odd`: shells disagree about how to read it. `fed`: the line holds text
+    for its standard input (a here-document or here-string).
     """
 
     words: tuple[Word, ...] = ()
@@ -78,6 +79,7 @@ class Stage(msgspec.Struct, frozen=True):
     opaque: bool = False
     open: bool = False
     odd: bool = False
+    fed: bool = False
 
     @property
     def name(self) -> str:
@@ -94,13 +96,21 @@ class _Draft:
         self.writes: list[Word] = []
         self.reads: list[Word] = []
         self.odd = False
+        self.fed = False
         self.closed = False
 
     def empty(self) -> bool:
         return not (self.words or self.assignments or self.writes or self.reads or self.closed)
 
     def stage(self) -> Stage:
-        return Stage(tuple(self.words), tuple(self.assignments), tuple(self.writes), tuple(self.reads), odd=self.odd)
+        return Stage(
+            tuple(self.words),
+            tuple(self.assignments),
+            tuple(self.writes),
+            tuple(self.reads),
+            odd=self.odd,
+            fed=self.fed,
+        )
 
 
 class _Spelling:
@@ -446,6 +456,7 @@ class _Reader:
         if sign in {"<<", "<<-"}:
             if target.dynamic:
                 raise Unclear
+            draft.fed = True
             self.pending.append((target.text, sign == "<<-", not target.quoted))
         elif sign in {"<&", ">&"} and re.fullmatch(r"[0-9]+-?|-", target.text):
             return
@@ -453,7 +464,9 @@ class _Reader:
             draft.reads.append(target)
         elif sign == "<&":
             raise Unclear
-        elif sign != "<<<":
+        elif sign == "<<<":
+            draft.fed = True
+        else:
             draft.writes.append(target)
 
     def process_substitution(self, draft: _Draft) -> None:

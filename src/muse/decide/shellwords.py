@@ -8,6 +8,8 @@ cannot be had the answer is None, or a stage says so (`opaque`, `odd`).
 import re
 from typing import Final
 
+from msgspec.structs import replace
+
 from muse.decide.shelltext import DEPTH_MAX, STAGES_MAX, Stage, Unclear, Word, read
 from muse.decide.wrappers import Inner, inner_commands
 
@@ -53,10 +55,10 @@ def _add(stage: Stage, out: list[Stage], depth: int) -> None:
     inners = inner_commands(stage)
     opaque = any(not inner.certain for inner in inners)
     place = len(out)
-    out.append(_with(stage, opaque=opaque))
+    out.append(replace(stage, opaque=opaque))
     for inner in inners:
         for child in _children(inner, depth):
-            _add(_with(child, parent=place, odd=stage.odd or child.odd), out, depth + 1)
+            _add(replace(child, parent=place, odd=stage.odd or child.odd), out, depth + 1)
 
 
 def _children(inner: Inner, depth: int) -> list[Stage]:
@@ -70,16 +72,3 @@ def _children(inner: Inner, depth: int) -> list[Stage]:
     if not inner.words:
         return []
     return [Stage(inner.words, inner.assignments, open=inner.open)]
-
-
-def _with(stage: Stage, *, opaque: bool = False, parent: int | None = None, odd: bool | None = None) -> Stage:
-    return Stage(
-        stage.words,
-        stage.assignments,
-        stage.writes,
-        stage.reads,
-        stage.parent if parent is None else parent,
-        stage.opaque or opaque,
-        stage.open,
-        stage.odd if odd is None else odd,
-    )

@@ -4,6 +4,7 @@ A rule that forbids is read generously: /bin/rm is rm, a folder's pattern covers
 command. What only running it could tell is "maybe", and the caller then asks.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Final, Literal
 
@@ -14,15 +15,14 @@ from muse.decide.patterns import Rule, fits_path, fits_tool, fits_words
 from muse.decide.permission import Request
 from muse.decide.shelltext import names
 from muse.decide.shellwords import Stage, Word, loose_stages, stages
-from muse.decide.wrappers import LAUNCHERS, WRAPPERS
+from muse.decide.wrappers import LAUNCHERS, RUNNERS, WRAPPERS
 
 Fit = Literal["no", "maybe", "yes"]
 
 SHELL_TOOLS: Final = frozenset({"shell"})
 _AGENT_TOOLS: Final = frozenset({"spawn", "wait", "message", "cancel", "result"})
-_FILE_WRITERS: Final = names(
-    "tee cp mv rm rmdir touch truncate dd install ln sed perl chmod chown mkdir patch shred unlink rsync"
-)
+_FILE_WRITERS: Final = names("tee mv rm rmdir touch truncate chmod chown mkdir patch shred unlink")
+_COPIERS: Final = frozenset({"cp", "install", "ln", "rsync"})
 _FOLDER_CHANGERS: Final = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS: Final = ("cwd", "workdir", "folder", "directory", "working_directory")
 _GIT_VALUED: Final = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"})
@@ -39,10 +39,18 @@ class Seen(msgspec.Struct, frozen=True):
     moved: bool = False
 
 
+def command_of(request: Request) -> str | None:
+    """The command line of a shell call; None when it is no text, or when two of its names say different things."""
+    given = [request.args[name] for name in ("command", "cmd") if name in request.args]
+    if not given or not isinstance(given[0], str) or any(other != given[0] for other in given):
+        return None
+    return given[0]
+
+
 def look(request: Request) -> Seen:
     if request.tool in SHELL_TOOLS:
-        command = request.args.get("command")
-        if not isinstance(command, str):
+        command = command_of(request)
+        if command is None:
             return Seen(request, "shell", "", None)
         found = stages(command)
         elsewhere = any(request.args.get(name) not in (None, "", ".") for name in _FOLDER_ARGS)
@@ -53,6 +61,13 @@ def look(request: Request) -> Seen:
     if request.recovery_class == "pure":
         return Seen(request, "read")
     return Seen(request, "agent" if request.tool in _AGENT_TOOLS else "other")
+
+
+def _writes_arguments(stage: Stage) -> bool:
+    """Whether a command writes the files it names."""
+    if stage.name in {"sed", "perl"}:
+        return any(re.match(r"-[A-Za-z]*i|--in-place", word.text) for word in stage.words[1:])
+    return stage.name in _FILE_WRITERS or stage.name in _COPIERS
 
 
 def _changes_folder(stage: Stage) -> bool:
@@ -119,8 +134,9 @@ def _strikes_stage(rule: Rule, stage: Stage) -> Fit:
 
 def _suffixes(rule: Rule, stage: Stage) -> Fit:
     """Whether the rule fits the words from any one on, as when a wrapper runs them."""
-    start = stage.words[:_SUFFIX_WORDS_MAX]
-    fits = any(fits_words(rule, stage.words[i:], any_path=True) for i in range(len(start)))
+    first = 2 if stage.name in LAUNCHERS - RUNNERS else 0
+    last = min(len(stage.words), _SUFFIX_WORDS_MAX)
+    fits = any(fits_words(rule, stage.words[i:], any_path=True) for i in range(first, last))
     return "yes" if fits else "no"
 
 
@@ -149,20 +165,24 @@ def _without_options(words: tuple[Word, ...], valued: frozenset[str] | None) -> 
 def _strikes_files(rule: Rule, stage: Stage, seen: Seen) -> Fit:
     """File rules against a command: its redirections, and the arguments of commands that read or write files."""
     targets = list(stage.writes) if rule.tool != "read" else list(stage.reads)
-    if rule.tool == "read" or stage.name in _FILE_WRITERS:
+    if rule.tool == "read":
         targets += stage.words[1:]
+    elif _writes_arguments(stage):
+        targets += stage.words[-1:] if stage.name in _COPIERS else stage.words[1:]
     return _worst(_strikes_target(rule, word, seen) for word in targets if word.text not in HARMLESS_FILES)
 
 
 def _strikes_target(rule: Rule, word: Word, seen: Seen) -> Fit:
     if not rule.pattern:
         return "yes" if rule.tool != "read" else "no"
-    path = relative_path(word.text, seen.request.workspace)
-    if path is not None and not seen.moved and fits_path(rule, path, strict=True):
+    paths = [relative_path(text, seen.request.workspace) for text in (word.text, *re.split("[=:,@]", word.text))]
+    known = [path for path in paths if path is not None]
+    if any(fits_path(rule, path, strict=True) for path in known):
         return "yes"
-    if seen.moved or word.dynamic or word.glob:
-        return "maybe" if rule.tool != "read" or word.dynamic or word.glob else "no"
-    return "no"
+    if word.dynamic or word.glob or (seen.moved and rule.tool != "read"):
+        return "maybe"
+    last = rule.pattern.rsplit("/", 1)[-1]
+    return "maybe" if seen.moved and any(path.rsplit("/", 1)[-1] == last for path in known) else "no"
 
 
 def relative_path(text: str, workspace: str) -> str | None:

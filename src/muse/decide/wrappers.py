@@ -98,6 +98,7 @@ LAUNCHERS: Final = names(
     "pyenv rbenv bundle cargo go make just python python3 perl ruby node php lua awk gawk mawk tmux screen at batch "
     "fd fdfind expect gdb rsync tar git vim vi ex ed emacs"
 )
+RUNNERS: Final = names("uvx npx bunx direnv tmux screen at batch expect gdb")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _EXEC_FLAGS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
@@ -109,8 +110,11 @@ def inner_commands(stage: Stage) -> tuple[Inner, ...]:
         return ()
     words = stage.words[1:]
     if name in SHELLS:
-        return (_shell_code(words),)
-    if name in OTHER_SHELLS or name in {"source", "."}:
+        found = _shell_code(words)
+        return () if found is None else (found,)
+    if name in {"source", "."}:
+        return () if words and not words[0].dynamic and words[0].text != "/dev/stdin" else (Inner(certain=False),)
+    if name in OTHER_SHELLS:
         return (Inner(certain=False),)
     if name == "find":
         return _find_commands(words)
@@ -129,8 +133,8 @@ def _code(word: Word) -> Inner:
     return Inner(code=word.text, dynamic=word.dynamic or word.glob, certain=not word.dynamic)
 
 
-def _shell_code(words: tuple[Word, ...]) -> Inner:
-    """`sh -c CODE`; anything else runs a file or standard input, which the text does not show."""
+def _shell_code(words: tuple[Word, ...]) -> Inner | None:
+    """The code of `sh -c CODE`. None for `sh FILE`, a program like any other; else the code is not shown."""
     has_code = False
     position = 0
     while position < len(words) and words[position].text[:1] in {"-", "+"} and len(words[position].text) > 1:
@@ -144,6 +148,8 @@ def _shell_code(words: tuple[Word, ...]) -> Inner:
             has_code = True
         takes_value = text in {"--rcfile", "--init-file"} or (not text.startswith("--") and text[-1] in "oO")
         position += 2 if takes_value else 1
+    if not has_code and position < len(words) and not words[position].dynamic and words[position].text != "/dev/stdin":
+        return None
     if not has_code or position >= len(words):
         return Inner(certain=False)
     return _code(words[position])
