@@ -6,23 +6,33 @@ from collections.abc import Mapping
 from muse.effect.protocol import Tool
 from muse.effect.runner import Runner
 from muse.effect.tool.edit import EditTool
+from muse.effect.tool.kept import OutputTool, ReadOutput
+from muse.effect.tool.read import ReadTool
 from muse.effect.tool.shell import ShellTool
 from muse.effect.tool.write import WriteTool
 
-__all__ = ["builtin_tools"]
+__all__ = ["ReadOutput", "builtin_tools"]
 
 
 def builtin_tools(
-    runner: Runner, *, environment: Mapping[str, str] | None = None, extra_names: tuple[str, ...] = ()
+    runner: Runner,
+    *,
+    read_output: ReadOutput | None = None,
+    environment: Mapping[str, str] | None = None,
+    extra_names: tuple[str, ...] = (),
 ) -> dict[str, Tool]:
     """The built-in tools by name.
 
-    `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the
-    user lets through besides the usual ones.
+    With `read_output` there is also the tool `output`, which reads what was left out of an earlier result.
+    `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the user
+    lets through besides the usual ones.
     """
-    tools: tuple[Tool, ...] = (
+    tools: list[Tool] = [
+        ReadTool(),
         WriteTool(),
         EditTool(),
         ShellTool(runner, os.environ if environment is None else environment, extra_names),
-    )
+    ]
+    if read_output is not None:
+        tools.append(OutputTool(read_output))
     return {tool.spec.name: tool for tool in tools}
