@@ -20,12 +20,11 @@ from muse.errors import MissingKey, UsageError
 from muse.event.content import PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
-from muse.fold.state import Session
 from muse.log.protocol import Log
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Equipment
 from muse.runtime.seal import seal
-from muse.runtime.session import Running, claim
+from muse.runtime.session import Running, Session, claim
 
 SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SUFFIX = ".muse"

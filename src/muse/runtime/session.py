@@ -19,6 +19,8 @@ from muse.runtime.dispatch import Dispatch, Equipment
 from muse.runtime.loop import Loop
 from muse.runtime.seal import seal
 
+__all__ = ["FORMAT_VERSION", "Running", "Session", "claim", "fold"]
+
 FORMAT_VERSION = 1
 
 

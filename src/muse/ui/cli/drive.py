@@ -12,14 +12,13 @@ from muse.config import Config
 from muse.event.content import Settings
 from muse.event.envelope import Event
 from muse.event.kinds import UserPrompted
-from muse.log.protocol import Log
 from muse.view.lines import json_line
 
 EXIT_CODES = {"done": 0, "failed": 1, "unanswered": 3, "provider": 4, "budget": 5, "cancelled": 130}
 
 
 def drive(
-    log: Log, settings_file: Config, settings: Settings, workspace: Path, *, prompt: str, fresh: bool, as_json: bool
+    log: app.Log, settings_file: Config, settings: Settings, workspace: Path, *, prompt: str, fresh: bool, as_json: bool
 ) -> int:
     """Run the session to its end. Returns the exit code that its outcome stands for."""
     click.echo(f"session {log.session}  pid {os.getpid()}", err=True)

@@ -1,0 +1,39 @@
+#!/bin/sh
+# All checks and tests: the whole suite on the environment's Python, and the suite without its long part on every other
+# Python from 3.11 to 3.14 that this machine has. Says which those are; a version that is missing is declared untested.
+set -eu
+cd "$(dirname "$0")/.."
+bin=${VENV:-.venv}/bin
+say() { printf 'test: %s\n' "$*"; }
+
+need() {  # command, Debian package, what the tests use it for
+    command -v "$1" >/dev/null 2>&1 && return 0
+    if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+        say "installing $2 with apt-get ($3)"
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$2" >/dev/null; } 2>&1 | tail -2 || true
+    fi
+    command -v "$1" >/dev/null 2>&1 || say "no $1 here: tests of $3 say that they are skipped"
+}
+need rg ripgrep "grep through ripgrep"
+need strace strace "counting syncs"
+
+"$bin/ruff" format --check .
+"$bin/ruff" check .
+"$bin/mypy"
+"$bin/lint-imports"
+"$bin/python" tools/ratchet.py
+
+main=$("$bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+tested="$main (whole)"
+untested=""
+for version in 3.11 3.12 3.13 3.14; do
+    [ "$version" = "$main" ] && continue
+    python=$("$bin/python" tools/find_python.py "$version") || python=""
+    if [ -z "$python" ]; then untested="$untested $version"; continue; fi
+    PYTHON="$python" VENV=".cache/venv-$version" sh tools/setup.sh
+    say "Python $version: the suite without its long part"
+    ".cache/venv-$version/bin/python" -m pytest -q -n 2 -m "not long" -p no:cacheprovider
+    tested="$tested $version (without the long part)"
+done
+say "tested on Python: $tested; not on this machine, so untested:${untested:- none}"
+exec "$bin/python" -m pytest -n 2 "$@"
