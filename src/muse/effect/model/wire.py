@@ -13,7 +13,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import lru_cache
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -38,8 +38,6 @@ SECRET_CHARS_MIN: Final = 8
 
 SECRET_SHOWN: Final = "[api key]"
 """Stands where a key stood."""
-
-Result = TypeVar("Result", ModelAnswer, ModelFailure)
 
 _LOOPBACK: Final = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|::1")
 
@@ -117,14 +115,14 @@ class WireModel:
         try:
             return await self._exchange(request, received, show)
         except httpx2.TimeoutException as error:
-            return received.ended("timeout", f"{where}: {_named(error)}")
+            return received.ended("timeout", f"{where}: {_timed_out(error, self._endpoint.timeouts)}")
         except httpx2.DecodingError as error:
             return received.ended("garbage", f"{where}: cannot decompress the response: {error}")
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
             return received.ended("invalid", f"{where}: {_named(error)}")
         except httpx2.TransportError as error:
             return received.ended("cut" if received.begun else "network", f"{where}: {_named(error)}")
-        except Exception as error:  # the model border: whatever goes wrong in an attempt is a recorded failure
+        except Exception as error:  # noqa: BLE001  # the model border: whatever goes wrong becomes a recorded failure
             received.begun = False
             return received.ended("invalid", f"{where}: {_named(error)}")
 
@@ -214,11 +212,11 @@ def shown_url(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
-def scrubbed(result: Result, secret: str) -> Result:
+def scrubbed(result: ModelAnswer | ModelFailure, secret: str) -> ModelAnswer | ModelFailure:
     """The same result with SECRET_SHOWN in place of the secret, in every text and in the raw bytes."""
     if len(secret) < SECRET_CHARS_MIN:
         return result
-    found: Result = _without(result, secret)
+    found: ModelAnswer | ModelFailure = _without(result, secret)
     return found
 
 
@@ -235,8 +233,19 @@ def _without(value: Any, secret: str) -> Any:
     return value
 
 
+def _timed_out(error: "httpx2.TimeoutException", times: Timeouts) -> str:
+    """Which limit was reached; the library's own error has no text."""
+    import httpx2
+
+    if isinstance(error, httpx2.ConnectTimeout):
+        return f"no connection within {times.connect_seconds:g} s"
+    if isinstance(error, httpx2.WriteTimeout):
+        return f"the request could not be sent for {times.write_seconds:g} s"
+    return f"nothing came for {times.read_seconds:g} s"
+
+
 def _named(error: Exception) -> str:
-    """What went wrong, with the kind of error; time-outs have no text of their own."""
+    """What went wrong, with the kind of error."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
