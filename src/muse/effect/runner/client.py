@@ -153,7 +153,10 @@ class Runner:
                     await anyio.sleep(RETRY_SECONDS)
 
     def inspect(self, call: str, attempt: int) -> Attempt:
-        """What the files say, and whether the processes named in them live. Raises RunnerDamaged."""
+        """What the files say, and whether the processes named in them live. Raises RunnerDamaged.
+
+        While an earlier owner's start may be under way, NeverAccepted is not final: await `supervisor` first.
+        """
         folder = files.call_folder(str(self.run_dir), call, attempt)
         found = _read(os.path.join(folder, files.ACCEPTED))
         if found is None:
@@ -201,7 +204,10 @@ class Runner:
             await anyio.aclose_forcefully(connection.stream)
 
     async def supervisor(self) -> Identity:
-        """The living supervisor, started when there is none; that can be done early, to save the first command's wait."""
+        """The living supervisor, started when there is none. Early on this saves the first command the wait.
+
+        After it an earlier owner is fenced and none of its starts is under way: `NeverAccepted` is final from here on.
+        """
         answer = await self._ask(self._request("ping"))
         self._raise_refusal(answer)
         return Identity(answer["pid"], answer["start_time"], answer["boot_id"])

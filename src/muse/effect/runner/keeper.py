@@ -56,14 +56,17 @@ def become_subreaper() -> bool:
         return False
 
 
-def keep(folder: str, spec: dict[str, Any], report_fd: int) -> NoReturn:
-    """Run one accepted command to its end, in a process of its own. Writes `accepted`, `refused …`, `exited` lines."""
+def keep(folder: str, spec: dict[str, Any], report_fd: int, lock_fd: int) -> NoReturn:
+    """Run one command to its end, in a process of its own. Writes `accepted`, `refused …`, `exited` lines.
+
+    The supervisor's lock is held on to until `accepted` is written: so a new supervisor meets no start under way.
+    """
     status = 1
     try:
         os.setsid()  # what is sent to the supervisor's group is not for us
-        _close_all_but(report_fd)
+        _close_all_but((report_fd, lock_fd))
         os.set_blocking(report_fd, False)
-        Keeper(folder, spec, report_fd).run()
+        Keeper(folder, spec, report_fd, lock_fd).run()
         status = 0
     except OSError as error:
         _report(report_fd, f"refused {error}")
@@ -79,10 +82,11 @@ def keep(folder: str, spec: dict[str, Any], report_fd: int) -> NoReturn:
 class Keeper:
     """State of one command; `run` is its whole life."""
 
-    def __init__(self, folder: str, spec: dict[str, Any], report_fd: int) -> None:
+    def __init__(self, folder: str, spec: dict[str, Any], report_fd: int, lock_fd: int) -> None:
         self.folder = folder
         self.spec = spec
         self.report_fd = report_fd
+        self.lock_fd = lock_fd
         self.pid = 0
         self.wait_status: int | None = None
         self.has_others = False
@@ -146,6 +150,7 @@ class Keeper:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(gate_write)
+            os.close(self.lock_fd)
             _become_command(self.spec, gate_read, output_write, error_write)
         for fd in (output_write, error_write, gate_read):
             os.close(fd)
@@ -154,6 +159,7 @@ class Keeper:
         accepted |= {"keeper": processes.identity(os.getpid()), "command": processes.identity(self.pid)}
         if not files.create_durable(os.path.join(self.folder, files.ACCEPTED), accepted):
             return False
+        os.close(self.lock_fd)
         _report(self.report_fd, "accepted")
         os.write(gate_write, b"x")
         os.close(gate_write)
@@ -393,11 +399,11 @@ def _report(fd: int, line: str) -> None:
         os.write(fd, json.dumps(line).encode("ascii") + b"\n")
 
 
-def _close_all_but(kept: int) -> None:
+def _close_all_but(kept: tuple[int, ...]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     for name in os.listdir("/dev/fd"):
-        if int(name) > 2 and int(name) != kept:
+        if int(name) > 2 and int(name) not in kept:
             with contextlib.suppress(OSError):  # the one that listed them is closed by now
                 os.close(int(name))

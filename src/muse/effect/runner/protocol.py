@@ -2,7 +2,8 @@
 
 Folder (`$MUSE_HOME/run/<session>/`; folders 0700, files 0600):
 
-    runner.lock   flock held by the one supervisor          runner.sock   its unix stream socket
+    runner.lock   flock held by the one supervisor, and by  runner.sock   its unix stream socket
+                  keepers until `accepted` is written
     runner.log    what a supervisor or keeper had to say    epoch         {"epoch": highest seen}
     calls/<agent>-<n>.<attempt>/
         accepted  written, fsynced and linked (exclusively) before the command is executed
@@ -14,14 +15,15 @@ Folder (`$MUSE_HOME/run/<session>/`; folders 0700, files 0600):
     exit      code (null: see signal) signal start_error timed_out cancelled output_limit_reached spool_error time_ms
               duration_ms output_bytes group_gone left_running [{pid start_time command}]
 
-No `accepted` and a folder that is readable: nothing was executed, ever; the same attempt may be submitted (again).
+No `accepted` after a pong: nothing was executed, ever; the same attempt may be submitted (again).
 `accepted`, no `exit`: running while the keeper lives (same pid, start time and boot), lost when it is gone. A keeper
 needs no supervisor; it ends when nothing of its command is left running. `discard` takes the folder away.
 
 Socket: one JSON object a line, ASCII with escapes; bytes that are not UTF-8 are lone surrogates (PEP 383). A lower
 epoch is `refused: fenced`, in ping, start, cancel and stop; a higher one is durable before the request is served.
 
-    {"do":"ping","epoch"}                       pong: protocol, pid, start_time, boot_id, epoch
+    {"do":"ping","epoch"}                       pong: protocol, pid, start_time, boot_id, epoch; comes when no start
+                                                of a lower epoch is under way, so what the files say is final
     {"do":"start","epoch",spec…,"request"}      accepted | refused: reason exists|fenced|invalid|limit|failed, detail
     {"do":"attach","call","attempt"}            exited | lost | never_accepted, at once or when it comes
     {"do":"cancel","epoch","call","attempt"}    cancelling | gone; `exited` tells the rest

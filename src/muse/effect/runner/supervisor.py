@@ -74,21 +74,23 @@ class Connection:
 class Watched:
     """One keeper whose command has not ended: our child, or one of an earlier supervisor (`report_fd` -1, polled)."""
 
-    def __init__(self, key: Key, report_fd: int) -> None:
+    def __init__(self, key: Key, report_fd: int, epoch: int = 0) -> None:
         self.key = key
+        self.epoch = epoch
         self.report_fd = report_fd
         self.heard = bytearray()
         self.accepted = report_fd < 0
         self.cancel_asked = False
-        self.starter: Connection | None = None
+        self.starters: list[Connection] = []
         self.attached: set[Connection] = set()
 
 
 class Supervisor:
     """The loop and what it knows. Everything here can be found again in the files."""
 
-    def __init__(self, run_dir: str, idle_seconds: float) -> None:
+    def __init__(self, run_dir: str, idle_seconds: float, lock_fd: int) -> None:
         self.run_dir = run_dir
+        self.lock_fd = lock_fd
         self.idle_seconds = idle_seconds
         self.identity = processes.identity(os.getpid())
         stored = files.read_json(os.path.join(run_dir, files.EPOCH))
@@ -96,6 +98,7 @@ class Supervisor:
         self.connections: dict[int, Connection] = {}
         self.watched: dict[Key, Watched] = {}
         self.reports: dict[int, Watched] = {}
+        self.pings: list[Connection] = []
         self.stopping: Connection | None = None
         self.stop_at: float | None = None
         self.poll = select.poll()
@@ -174,6 +177,7 @@ class Supervisor:
         for watched in adopted:
             if self._state(watched.key)["state"] != "running":
                 self._ended(watched)
+        self._answer_pings()
         self._send_all()
 
     def _reap(self) -> None:
@@ -261,7 +265,8 @@ class Supervisor:
         match request.get("do"):
             case "ping":
                 self._see_epoch(request)
-                return {"is": "pong", "protocol": PROTOCOL} | self.identity
+                self.pings.append(connection)
+                return None  # answered when no start of an earlier owner is under way
             case "start":
                 self._see_epoch(request)
                 return self._start(connection, request)
@@ -288,23 +293,37 @@ class Supervisor:
             files.write_durable(os.path.join(self.run_dir, files.EPOCH), {"epoch": epoch})
             self.epoch = epoch
 
+    def _answer_pings(self) -> None:
+        """After a pong, what the files say of an earlier owner's starts is final."""
+        under_way = [
+            watched for watched in self.watched.values() if not watched.accepted and watched.epoch < self.epoch
+        ]
+        if not under_way:
+            for connection in self.pings:
+                connection.say({"is": "pong", "protocol": PROTOCOL, "epoch": self.epoch} | self.identity)
+            self.pings.clear()
+
     def _start(self, connection: Connection, request: Message) -> Message | None:
         key = _key(request)
         spec = _checked(request)
         folder = files.call_folder(self.run_dir, *key)
         if self.stop_at is not None:
             raise Refused("failed", "the runner is stopping")
-        if key in self.watched or os.path.lexists(os.path.join(folder, files.ACCEPTED)):
+        under_way = self.watched.get(key)
+        if under_way is not None and not under_way.accepted:
+            under_way.starters.append(connection)
+            return None
+        if os.path.lexists(os.path.join(folder, files.ACCEPTED)):
             raise self._exists(key)
         if len(self.watched) >= RUNNING_MAX:
             raise Refused("limit", f"{RUNNING_MAX} commands are running")
         report_read, report_write = os.pipe()
         if os.fork() == 0:
-            keeper.keep(folder, spec, report_write)
+            keeper.keep(folder, spec, report_write, self.lock_fd)
         os.close(report_write)
         os.set_blocking(report_read, False)
-        watched = Watched(key, report_read)
-        watched.starter = connection
+        watched = Watched(key, report_read, self.epoch)
+        watched.starters.append(connection)
         self.watched[key] = watched
         self.reports[report_read] = watched
         self.poll.register(report_read, select.POLLIN)
@@ -387,18 +406,22 @@ class Supervisor:
     def _told(self, watched: Watched, line: str) -> None:
         if line == "accepted":
             watched.accepted = True
-            if watched.starter is not None:
-                watched.starter.say(self._state(watched.key) | {"is": "accepted", "epoch": self.epoch})
-                watched.starter = None
+            self._tell_starters(watched, self._state(watched.key) | {"is": "accepted"})
             if watched.cancel_asked:
                 self._signal_keeper(watched.key)
         elif line == "exited":
             self._ended(watched)
-        elif watched.starter is not None:
+        else:
             reason = line.removeprefix("refused ")
             refused = self._exists(watched.key) if reason == "exists" else Refused("failed", reason)
-            watched.starter.say(refused.answer | {"epoch": self.epoch})
-            watched.starter = None
+            self._tell_starters(watched, refused.answer)
+
+    def _tell_starters(self, watched: Watched, answer: Message) -> None:
+        """The first one asked for the start; those who asked for the same meanwhile came second, if it was accepted."""
+        for position, connection in enumerate(watched.starters):
+            second = position > 0 and answer["is"] == "accepted"
+            connection.say((self._exists(watched.key).answer if second else answer) | {"epoch": self.epoch})
+        watched.starters.clear()
 
     def _ended(self, watched: Watched) -> None:
         if self.watched.pop(watched.key, None) is None:
@@ -407,8 +430,7 @@ class Supervisor:
             self.poll.unregister(watched.report_fd)
             del self.reports[watched.report_fd]
             os.close(watched.report_fd)
-        if watched.starter is not None:
-            watched.starter.say(Refused("failed", "the keeper of the command died").answer | {"epoch": self.epoch})
+        self._tell_starters(watched, Refused("failed", "the keeper of the command died").answer)
         for connection in watched.attached:
             connection.say(self._ending(watched.key) | {"epoch": self.epoch})
 
@@ -462,16 +484,19 @@ def _same_user(sock: socket.socket) -> bool:
     return bool(struct.unpack("3i", credentials)[1] == os.geteuid())
 
 
-def _lock(run_dir: str) -> bool:
-    """Take the lock for as long as this process lives. False when another supervisor has it."""
+def _lock(run_dir: str) -> int:
+    """Take the lock for as long as the descriptor is open here or in a keeper that has not yet written `accepted`.
+
+    -1 when another supervisor has it.
+    """
     fd = files.open_private(os.path.join(run_dir, files.LOCK), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise
-        return False
-    return True
+        return -1
+    return fd
 
 
 def _trim_log(run_dir: str) -> None:
@@ -488,11 +513,12 @@ def main() -> None:
         os._exit(0)
     os.umask(0o077)
     os.chdir("/")
-    if not _lock(run_dir):
+    lock_fd = _lock(run_dir)
+    if lock_fd < 0:
         os.write(1, b"taken\n")
         return
     _trim_log(run_dir)
-    supervisor = Supervisor(run_dir, idle_seconds)
+    supervisor = Supervisor(run_dir, idle_seconds, lock_fd)
     os.write(1, b"ready\n")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
