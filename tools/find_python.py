@@ -1,5 +1,8 @@
-"""Print the path of a working Python of the given version (`3.12`), or exit 1: looks on PATH and where pyenv and uv keep
-theirs. A shim that answers with another version, or not at all, is passed over."""
+"""Print the path of a working Python of the given version (`3.12`), or exit 1.
+
+Looks on PATH and where pyenv and uv keep theirs. A shim that answers with another version, or not at all, is passed
+over.
+"""
 
 import glob
 import os
