@@ -1,0 +1,415 @@
+"""One line for each event type: the words of the timeline.
+
+A table from body type to a function; a test holds it complete. Texts from outside pass through `headline` or
+`one_line`, which make them safe. This module must not know widths or colours.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from muse.event import kinds
+from muse.event.content import FileChange, Origin, Usage
+from muse.event.envelope import Event
+from muse.view.amounts import duration, money, plural, size
+from muse.view.visible import command_line, headline, one_line
+
+Severity = Literal["quiet", "normal", "good", "bad", "attention"]
+FILES_NAMED_MAX = 4
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a row says. `ending` is kept when `summary` is cut; `timed`: the body's duration belongs to the row."""
+
+    mark: str
+    label: str
+    summary: str
+    severity: Severity = "normal"
+    timed: bool = False
+    ending: str = ""
+
+
+def who(origin: Origin) -> str:
+    """A person as far as a command tells: `ada on /dev/pts/3`."""
+    place = f" on {one_line(origin.terminal)}" if origin.terminal else ""
+    return f"{one_line(origin.user)}{place}" if origin.user else "somebody with this user's rights"
+
+
+def tokens(usage: Usage) -> str:
+    """`1,200 in (800 cached), 300 out, $0.0042`; "" when nothing was counted."""
+    if usage == Usage():
+        return ""
+    total = usage.input + usage.cache_read + usage.cache_write
+    cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
+    cost = f", {money(usage.cost_microusd)}" if usage.cost_microusd else ""
+    return f"{total:,} in{cached}, {usage.output:,} out{cost}"
+
+
+def change(one: FileChange) -> str:
+    """`new a.py (12 B)`, `a.py (12 B → 14 B)`, `deleted a.py`."""
+    path = headline(one.path, 200)
+    if one.note:
+        return f"{path} ({headline(one.note, 100)})"
+    if one.before is None and one.after is None:
+        return f"{path} (mode {one.before_mode:o} → {one.after_mode:o})" if one.after_mode else path
+    if one.before is None and one.after is not None:
+        return f"new {path} ({size(one.after.length)})"
+    if one.after is None:
+        return f"deleted {path}"
+    assert one.before is not None
+    return f"{path} ({size(one.before.length)} → {size(one.after.length)})"
+
+
+def _some(parts: list[str]) -> str:
+    more = f" and {len(parts) - FILES_NAMED_MAX} more" if len(parts) > FILES_NAMED_MAX else ""
+    return ", ".join(parts[:FILES_NAMED_MAX]) + more
+
+
+def _because(text: str) -> str:
+    return f": {headline(text, 300)}" if text else ""
+
+
+def _attempt(number: int) -> str:
+    return f"  attempt {number}" if number > 1 else ""
+
+
+# -- session and people ----------------------------------------------------------------------------------------------
+
+
+def _opened(body: kinds.SessionOpened, event: Event, tool: str, title: str) -> Said:
+    settings = body.settings
+    parts = [one_line(body.workspace), one_line(f"{settings.provider}/{settings.model}"), f"mode {settings.mode}"]
+    if body.git is not None:
+        dirty = f", {plural(body.git.changed, 'changed path')}" if body.git.changed else ""
+        branch = one_line(body.git.branch) or "detached"
+        parts.append(f"git {branch}{f' {body.git.head[:8]}' if body.git.head else ''}{dirty}")
+    where = "  ".join(parts)
+    if body.crashed:
+        return Said("→", "reopened", f"the last host died without closing  {where}", "attention")
+    return Said("→" if event.epoch > 1 else "▶", "reopened" if event.epoch > 1 else "opened", where)
+
+
+_ENDS: dict[str, tuple[str, str, Severity]] = {
+    "done": ("✓", "done", "good"),
+    "failed": ("✗", "the task failed", "bad"),
+    "cancelled": ("■", "cancelled", "attention"),
+    "provider": ("✗", "the model could not be reached", "bad"),
+    "unanswered": ("✗", "nobody answered an approval", "bad"),
+    "budget": ("✗", "a limit was reached", "bad"),
+}
+
+
+def outcome_words(outcome: str) -> str:
+    """How a session ended, in words."""
+    return _ENDS[outcome][1] if outcome in _ENDS else one_line(outcome)
+
+
+def _closed(body: kinds.SessionClosed, event: Event, tool: str, title: str) -> Said:
+    mark, words, severity = _ENDS[body.outcome]
+    return Said(mark, "closed", words + _because(body.reason), severity)
+
+
+def _note(body: kinds.NoteAdded, event: Event, tool: str, title: str) -> Said:
+    return Said("✎", "note", headline(body.text))
+
+
+def _prompted(body: kinds.UserPrompted, event: Event, tool: str, title: str) -> Said:
+    how = {"queue": "", "steer": "(joins the running turn) ", "replace": "(instead of the running turn) "}
+    return Said("›", "prompt", how[body.delivery] + headline(body.text), "attention")
+
+
+def _steered(body: kinds.AgentSteered, event: Event, tool: str, title: str) -> Said:
+    return Said("›", "steer", headline(body.text), "attention")
+
+
+def _asked(body: kinds.QuestionAsked, event: Event, tool: str, title: str) -> Said:
+    options = f"  [{' | '.join(one_line(option) for option in body.options)}]" if body.options else ""
+    return Said("?", "question", headline(body.text) + options, "attention")
+
+
+def _answered(body: kinds.QuestionAnswered, event: Event, tool: str, title: str) -> Said:
+    return Said("›", "answer", f"to #{body.question}: {headline(body.text)}", "attention")
+
+
+def _cancel(body: kinds.CancelRequested, event: Event, tool: str, title: str) -> Said:
+    what = {"turn": "the turn", "agent": "the agent", "tree": "the agent and all below it"}
+    target = one_line(f"{tool} {title}") or "the call" if body.target == "call" else what[body.target]
+    return Said("■", "cancel", f"{target}{_because(body.why)}  by {who(body.origin)}", "attention")
+
+
+def _paused(body: kinds.AgentPaused, event: Event, tool: str, title: str) -> Said:
+    return Said("■", "pause", f"nothing new starts{_because(body.why)}", "attention")
+
+
+def _continued(body: kinds.AgentContinued, event: Event, tool: str, title: str) -> Said:
+    return Said("▶", "continue", "goes on after the pause")
+
+
+def _rewound(body: kinds.SessionRewound, event: Event, tool: str, title: str) -> Said:
+    return Said("↶", "rewind", f"the conversation goes on from #{body.to}", "attention")
+
+
+def _forked(body: kinds.SessionForked, event: Event, tool: str, title: str) -> Said:
+    return Said("⑂", "fork", f"goes on from #{body.at} of {one_line(body.parent)}")
+
+
+# -- agents ----------------------------------------------------------------------------------------------------------
+
+
+def _spawned(body: kinds.AgentSpawned, event: Event, tool: str, title: str) -> Said:
+    parent = f" for {body.parent}" if body.parent else ""
+    task = f": {headline(body.task)}" if body.task else ""
+    return Said("+", "agent", f"{event.agent} begins{parent}, {plural(len(body.tools), 'tool')}{task}", "quiet")
+
+
+def _messaged(body: kinds.AgentMessaged, event: Event, tool: str, title: str) -> Said:
+    return Said("→", "message", f"to {one_line(body.to)}: {headline(body.text)}")
+
+
+def _delivered(body: kinds.ResultDelivered, event: Event, tool: str, title: str) -> Said:
+    return Said("→", "result", f"of {one_line(body.child)}: {headline(body.text)}")
+
+
+def _finished_agent(body: kinds.AgentFinished, event: Event, tool: str, title: str) -> Said:
+    mark, words, severity = _ENDS[body.outcome]
+    return Said(mark, "agent", f"{event.agent} ended: {words}{_because(body.text)}", severity)
+
+
+# -- the model -------------------------------------------------------------------------------------------------------
+
+
+def _requested(body: kinds.ModelRequested, event: Event, tool: str, title: str) -> Said:
+    asked = one_line(f"asks {body.provider}/{body.model}")
+    return Said("…", "model", f"{asked}  {size(body.request_bytes)}{_attempt(body.attempt)}", "quiet")
+
+
+def _responded(body: kinds.ModelResponded, event: Event, tool: str, title: str) -> Said:
+    text = next((headline(block.text) for block in body.blocks if block.kind == "text" and block.text.strip()), "")
+    uses = [one_line(block.name) for block in body.blocks if block.kind == "tool_use"]
+    stop = {"max_tokens": "(cut at its output limit)", "refusal": "(declined)", "other": one_line(f"({body.stop_raw})")}
+    parts = [f"“{text}”" if text else "", f"→ {', '.join(uses)}" if uses else "", stop.get(body.stop, "")]
+    words = " ".join(part for part in parts if part) or "(no words)"
+    used = tokens(body.usage)
+    bad = body.stop in ("max_tokens", "refusal")
+    return Said("✗" if bad else "✓", "model", words + (f"  {used}" if used else ""), "bad" if bad else "normal", True)
+
+
+def _failed(body: kinds.ModelFailed, event: Event, tool: str, title: str) -> Said:
+    if body.failure == "cancelled":
+        return Said("■", "model", "the request was cancelled", "attention", timed=True)
+    status = f" ({body.status})" if body.status else ""
+    words = body.failure.replace("_", " ")
+    return Said("✗", "model", f"{words}{status}{_because(body.message)}{_attempt(body.attempt)}", "bad", timed=True)
+
+
+def _model_changed(body: kinds.ModelChanged, event: Event, tool: str, title: str) -> Said:
+    return Said("·", "model", one_line(f"from now on {body.provider}/{body.model}"), "attention")
+
+
+def _compacted(body: kinds.ContextCompacted, event: Event, tool: str, title: str) -> Said:
+    words = f"#{body.first} to #{body.last} are now told in short ({one_line(body.method)}): {headline(body.text)}"
+    return Said("⇲", "context", words)
+
+
+# -- tools and doubt -------------------------------------------------------------------------------------------------
+
+
+def _started(body: kinds.ToolStarted, event: Event, tool: str, title: str) -> Said:
+    refused = f"  cannot be done: {headline(body.observed.error)}" if body.observed.error else ""
+    return Said("…", one_line(tool), f"{title}{_attempt(body.attempt)}{refused}", "quiet")
+
+
+_RESULTS: dict[str, tuple[str, str, Severity]] = {
+    "ok": ("✓", "", "good"),
+    "error": ("✗", "", "bad"),
+    "cancelled": ("■", "cancelled", "attention"),
+    "unknown": ("!", "may or may not have happened", "attention"),
+}
+
+
+def _finished(body: kinds.ToolFinished, event: Event, tool: str, title: str) -> Said:
+    mark, words, severity = _RESULTS[body.status]
+    parts = [
+        f"exit {body.exit_code}" if body.exit_code is not None else "",
+        "timed out" if body.timed_out else "",
+        words,
+    ]
+    ending = "  ".join(part for part in parts if part)
+    summary = title
+    if body.status == "error" and not ending and isinstance(body.text, str):
+        summary = f"{title}  {headline(body.text, 200)}".lstrip()
+    return Said(mark, one_line(tool) or "tool", summary, severity, timed=True, ending=ending)
+
+
+def _process_started(body: kinds.ProcessStarted, event: Event, tool: str, title: str) -> Said:
+    return Said("·", "process", f"{body.pid} is left running{_because(command_line(body.command))}", "attention")
+
+
+def _process_adopted(body: kinds.ProcessAdopted, event: Event, tool: str, title: str) -> Said:
+    return Said("→", "process", f"{body.pid} still runs and is kept")
+
+
+def _process_reaped(body: kinds.ProcessReaped, event: Event, tool: str, title: str) -> Said:
+    return Said("·", "process", f"{body.pid} is gone{_because(body.how)}")
+
+
+def _doubted(body: kinds.EffectDoubted, event: Event, tool: str, title: str) -> Said:
+    what = f"{tool} {title}".strip() or "an effect"
+    return Said("!", "in doubt", f"{what}; the host died", "attention")
+
+
+def _reconciled(body: kinds.EffectReconciled, event: Event, tool: str, title: str) -> Said:
+    what = f"{tool} {title}".strip()
+    found: dict[str, tuple[str, str, str, Severity]] = {
+        "attached": ("→", "re-attached", "the command still ran" if tool == "shell" else "it still ran", "good"),
+        "done": ("✓", "settled", "it had been done before the host died", "good"),
+        "not_done": ("→", "settled", "it had not been done; it is done now", "good"),
+        "retried": ("→", "asked again", "it has no side effect", "good"),
+        "unknown": ("!", "unknown", "it may or may not have happened", "attention"),
+    }
+    mark, label, words, severity = found[body.verdict]
+    return Said(mark, label, f"{words}  {what}".rstrip(), severity)
+
+
+# -- approvals and limits --------------------------------------------------------------------------------------------
+
+
+def _approval_requested(body: kinds.ApprovalRequested, event: Event, tool: str, title: str) -> Said:
+    rule = f"  ({headline(body.rule, 120)})" if body.rule else ""
+    return Said("?", "approval", f"asked: {one_line(body.tool)} {title}{rule}", "attention")
+
+
+def decision_words(body: kinds.ApprovalDecided) -> str:
+    """Who decided and why, in words."""
+    verb = "allowed" if body.decision == "allow" else "denied"
+    if body.by == "timeout":
+        return "denied: nobody answered in time"
+    if body.by == "rule":
+        return f"{verb} by rule{_because(body.rule)}"
+    always = f", always for {one_line(body.remember)}" if body.remember else ""
+    note = f"  “{headline(body.note)}”" if body.note else ""
+    return f"{verb} by {who(body.origin)}{always}{note}"
+
+
+def _approval_decided(body: kinds.ApprovalDecided, event: Event, tool: str, title: str) -> Said:
+    what = f"  {tool} {title}".rstrip() if tool else ""
+    if body.decision == "allow":
+        return Said("✓", "approval", decision_words(body) + what, "good")
+    return Said("✗", "approval", decision_words(body) + what, "bad")
+
+
+def _policy(body: kinds.PolicyChanged, event: Event, tool: str, title: str) -> Said:
+    parts = [f"mode {one_line(body.mode)}"] if body.mode else []
+    for name in ("allow", "ask", "deny"):
+        if rules := getattr(body, name):
+            parts.append(f"{name} {', '.join(one_line(rule) for rule in rules)}")
+    return Said("·", "policy", f"{'; '.join(parts) or 'nothing changed'}  by {who(body.origin)}", "attention")
+
+
+def _budget_reached(body: kinds.BudgetReached, event: Event, tool: str, title: str) -> Said:
+    return Said("✗", "limit", f"{one_line(body.limit).replace('_', ' ')} reached {body.value:,}", "bad")
+
+
+def _budget_raised(body: kinds.BudgetRaised, event: Event, tool: str, title: str) -> Said:
+    raised = f"{one_line(body.limit).replace('_', ' ')} raised to {body.value:,}"
+    return Said("›", "limit", f"{raised}  by {who(body.origin)}", "attention")
+
+
+def _timer_set(body: kinds.TimerSet, event: Event, tool: str, title: str) -> Said:
+    what, _, key = body.key.partition(":")
+    length = f"until {one_line(body.until)}" if body.until else duration(body.duration_ms)
+    words = {"retry": f"asks again in {length}", "approval": f"waits {length} for an answer"}
+    if body.until:
+        words = {"retry": f"asks again: waits {length}", "approval": f"waits {length} for an answer"}
+    return Said("…", "wait", words.get(what, f"{one_line(body.key)} {length}") + _for(words, what, key), "quiet")
+
+
+def _timer_fired(body: kinds.TimerFired, event: Event, tool: str, title: str) -> Said:
+    what, _, key = body.key.partition(":")
+    words = {"retry": "the wait is over", "approval": "nobody answered in time"}
+    said = words.get(what, f"{one_line(body.key)} is over") + _for(words, what, key)
+    return Said("·", "wait", said, "attention" if what == "approval" else "quiet")
+
+
+def _for(words: dict[str, str], what: str, key: str) -> str:
+    return f"  {one_line(key)}" if what in words and key else ""
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def _files_changed(body: kinds.FilesChanged, event: Event, tool: str, title: str) -> Said:
+    calls = f"  by {', '.join(body.calls)}" if body.calls else ""
+    external = "  perhaps also by somebody else" if body.external else ""
+    late = "  includes later changes" if body.after_crash else ""
+    return Said("±", "files", _some([change(one) for one in body.changes]) + calls + external + late)
+
+
+def _files_unknown(body: kinds.FilesUnknown, event: Event, tool: str, title: str) -> Said:
+    return Said("!", "files", f"what changed is not known{_because(body.why)}", "attention")
+
+
+def _worktree_prepared(body: kinds.WorktreePrepared, event: Event, tool: str, title: str) -> Said:
+    return Said("+", "worktree", one_line(f"{body.path} from {body.base}"))
+
+
+def _worktree_removed(body: kinds.WorktreeRemoved, event: Event, tool: str, title: str) -> Said:
+    left = f"; left there: {_some([one_line(path) for path in body.left])}" if body.left else ""
+    return Said("·", "worktree", f"{one_line(body.path)} is gone{left}")
+
+
+def _restored(body: kinds.WorkspaceRestored, event: Event, tool: str, title: str) -> Said:
+    counts = (("put back", body.restored), ("deleted", body.deleted), ("kept", body.kept))
+    words = ", ".join(f"{len(paths)} {what}" for what, paths in counts if paths) or "nothing to do"
+    return Said("↶", "files", f"as they were at #{body.to}: {words}", "attention")
+
+
+# -- the log ---------------------------------------------------------------------------------------------------------
+
+
+def _imported(body: kinds.LogImported, event: Event, tool: str, title: str) -> Said:
+    lost = f"; it did not record {_some([one_line(part) for part in body.missing])}" if body.missing else ""
+    source = one_line(f"{body.source} ({body.format_name})")
+    return Said("⇥", "import", f"{plural(body.events, 'event')} from {source}{lost}")
+
+
+def _redacted(body: kinds.LogRedacted, event: Event, tool: str, title: str) -> Said:
+    seqs = _some([f"#{seq}" for seq in body.seqs])
+    return Said("▒", "redact", f"content of {seqs} was taken out{_because(body.reason)}", "attention")
+
+
+def _recovered(body: kinds.LogRecovered, event: Event, tool: str, title: str) -> Said:
+    source = f" of {one_line(body.source)}" if body.source else ""
+    return Said("!", "recover", f"#{body.first_lost} to #{body.last_lost}{source} are lost", "attention")
+
+
+def _signed(body: kinds.HeadSigned, event: Event, tool: str, title: str) -> Said:
+    return Said("✓", "signature", f"#{body.seq} {body.hash[:16]}… by {one_line(body.signer)}", "good")
+
+
+def _taken(body: kinds.OwnershipTaken, event: Event, tool: str, title: str) -> Said:
+    forced = ", by force: one effect may start twice" if body.forced else ""
+    words = f"taken over from process {body.previous_pid}{forced}{_because(body.evidence)}"
+    return Said("!", "owner", words, "attention")
+
+
+SUMMARIES: dict[type, Callable[[Any, Event, str, str], Said]] = {
+    kinds.SessionOpened: _opened, kinds.SessionClosed: _closed, kinds.NoteAdded: _note, kinds.UserPrompted: _prompted,
+    kinds.AgentSteered: _steered, kinds.QuestionAsked: _asked, kinds.QuestionAnswered: _answered,
+    kinds.CancelRequested: _cancel, kinds.AgentPaused: _paused, kinds.AgentContinued: _continued,
+    kinds.AgentSpawned: _spawned, kinds.AgentMessaged: _messaged, kinds.ResultDelivered: _delivered,
+    kinds.AgentFinished: _finished_agent, kinds.ModelRequested: _requested, kinds.ModelResponded: _responded,
+    kinds.ModelFailed: _failed, kinds.ModelChanged: _model_changed, kinds.ToolStarted: _started,
+    kinds.ToolFinished: _finished, kinds.ProcessStarted: _process_started, kinds.ProcessAdopted: _process_adopted,
+    kinds.ProcessReaped: _process_reaped, kinds.ApprovalRequested: _approval_requested,
+    kinds.ApprovalDecided: _approval_decided, kinds.PolicyChanged: _policy, kinds.FilesChanged: _files_changed,
+    kinds.FilesUnknown: _files_unknown, kinds.WorktreePrepared: _worktree_prepared,
+    kinds.WorktreeRemoved: _worktree_removed, kinds.SessionRewound: _rewound, kinds.WorkspaceRestored: _restored,
+    kinds.EffectDoubted: _doubted, kinds.EffectReconciled: _reconciled, kinds.BudgetReached: _budget_reached,
+    kinds.BudgetRaised: _budget_raised, kinds.TimerSet: _timer_set, kinds.TimerFired: _timer_fired,
+    kinds.ContextCompacted: _compacted, kinds.LogImported: _imported, kinds.LogRedacted: _redacted,
+    kinds.LogRecovered: _recovered, kinds.SessionForked: _forked, kinds.HeadSigned: _signed,
+    kinds.OwnershipTaken: _taken,
+}  # fmt: skip
+"""Body type → its words: (body, event, the call's tool, the call's title)."""

@@ -1,0 +1,141 @@
+"""An event as a row: what a person reads about it. Shared by text, terminal, web and exports.
+
+`row` is a pure function of the event and of what earlier events said about its call (`Context`, grown by `learn`).
+What stands in a row is safe to show anywhere: control characters are visible, nothing is markup. This module must not
+know widths, colours or where rows go.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from muse.event.envelope import Event, Redacted, Unknown
+from muse.event.kinds import ApprovalRequested, ModelRequested, ModelResponded, ToolStarted
+from muse.view.summary import SUMMARIES, Said
+from muse.view.titles import call_title
+from muse.view.visible import headline
+
+Kind = Literal["session", "person", "agent", "model", "tool", "approval", "files", "doubt", "limit", "log", "unknown"]
+Severity = Literal["quiet", "normal", "good", "bad", "attention"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a row's detail, and what it is."""
+
+    text: str
+    look: Literal["plain", "dim", "head", "add", "remove", "bad"] = "plain"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One event for a reader. `summary` is one line, and `ending` what is kept of it where there is little room
+    (`exit 1`); `detail` is empty unless it was asked for. `time` is the
+    header's; `duration_ms` is None where nothing was timed."""
+
+    seq: int
+    time: str
+    agent: str
+    type: str
+    kind: Kind
+    severity: Severity
+    mark: str
+    label: str
+    summary: str
+    ending: str = ""
+    call: str = ""
+    duration_ms: int | None = None
+    detail: tuple[Line, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What is known of a call: its tool (`model` for a model request), and in a few words what it does."""
+
+    tool: str
+    title: str = ""
+
+
+class Context(msgspec.Struct):
+    """What earlier events said: call key → call. Grows by `learn` only."""
+
+    calls: dict[str, Call] = {}
+
+
+def learn(context: Context, event: Event) -> None:
+    """Take in what later rows need of this event. Events come in the order of the log."""
+    body = event.body
+    match body:
+        case ModelRequested():
+            context.calls[body.call] = Call("model", f"{body.provider}/{body.model}")
+        case ModelResponded():
+            lane, _, number = body.call.rpartition("/")
+            uses = [block for block in body.blocks if block.kind == "tool_use"]
+            if number.isdecimal():
+                for key, use in enumerate(uses, int(number) + 1):
+                    context.calls[f"{lane}/{key}"] = Call(use.name, call_title(use.name, use.args))
+        case ToolStarted():
+            context.calls[body.call] = Call(body.tool, call_title(body.tool, body.args))
+        case ApprovalRequested():
+            context.calls.setdefault(body.call, Call(body.tool, headline(body.shown)))
+        case _:
+            pass
+
+
+def row(event: Event, context: Context) -> Row:
+    """The row of an event, without detail."""
+    body = event.body
+    call = _call_of(body)
+    known = context.calls.get(call, Call(""))
+    said = _said(event, known)
+    duration = getattr(body, "duration_ms", None) if said.timed else None
+    return Row(
+        seq=event.seq, time=event.time, agent=event.agent, type=event.type, kind=kind_of(event.type),
+        severity=said.severity, mark=said.mark, label=said.label, summary=said.summary, ending=said.ending, call=call,
+        duration_ms=duration,
+    )  # fmt: skip
+
+
+def rows(events: Iterable[Event], context: Context | None = None) -> Iterator[tuple[Event, Row]]:
+    """Each event with its row."""
+    context = Context() if context is None else context
+    for event in events:
+        learn(context, event)
+        yield event, row(event, context)
+
+
+def kind_of(type_name: str) -> Kind:
+    """What an event type is about, for colours and filters."""
+    if type_name in _KINDS:
+        return _KINDS[type_name]
+    return _GROUPS.get(type_name.partition(".")[0], "unknown")
+
+
+def _call_of(body: object) -> str:
+    if isinstance(body, Redacted | Unknown):
+        return ""
+    found = getattr(body, "call", "")
+    return found if isinstance(found, str) else ""
+
+
+def _said(event: Event, known: Call) -> Said:
+    body = event.body
+    if isinstance(body, Redacted):
+        return Said("▒", event.type, "hidden", "quiet")
+    if isinstance(body, Unknown):
+        return Said("?", f"{event.type} v{event.v}", headline(body.text, 200), "attention")
+    summarise = SUMMARIES.get(type(body))
+    assert summarise is not None, f"{event.type} has no summary"
+    return summarise(body, event, known.tool, known.title)
+
+
+_GROUPS: dict[str, Kind] = {
+    "session": "session", "note": "person", "user": "person", "question": "person", "cancel": "person",
+    "agent": "agent", "result": "agent", "model": "model", "tool": "tool", "process": "tool", "approval": "approval",
+    "policy": "approval", "files": "files", "worktree": "files", "workspace": "files", "effect": "doubt",
+    "budget": "limit", "timer": "limit", "context": "model", "log": "log", "head": "log", "ownership": "log",
+}  # fmt: skip
+_KINDS: dict[str, Kind] = {
+    "agent.steered": "person",
+    "agent.paused": "person",
+    "agent.continued": "person",
+    "budget.raised": "person",
+}
