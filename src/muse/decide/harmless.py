@@ -244,7 +244,8 @@ _VERSIONED: Final = names(
     "python python3 pip pip3 uv ruff mypy pytest node npm pnpm yarn bun deno cargo rustc rustup go java javac gcc g++ "
     "clang make cmake ruby perl php docker tox poetry rg fd jq curl wget tar sqlite3 ffmpeg"
 )
-_QUIET_WRAPPERS: Final = frozenset({"time", "timeout", "nice", "command", "stdbuf"})
+_QUIET_WRAPPERS: Final = frozenset({"time", "timeout", "nice", "command", "stdbuf", "xargs"})
+_XARGS_FLAGS: Final = frozenset({"-0", "-r", "-n", "-n1", "-L", "-l"})
 _HARMLESS_NAMES: Final = re.compile(r"LANG|LC_[A-Z]+|TZ|NO_COLOR|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE")
 HARMLESS_FILES: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 HARMLESS_SOURCES: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/zero"})
@@ -272,8 +273,8 @@ def is_harmless(stage: Stage, workspace: str = "") -> bool:
     if first.text == "go" and args == ("version",):
         return True
     if first.text in _QUIET_WRAPPERS and first.text != "command":
-        # /usr/bin/time can write to a file
-        return first.text != "time" or not any(arg.startswith("-") for arg in args)
+        # /usr/bin/time can write to a file, xargs can read one
+        return first.text not in {"time", "xargs"} or all(arg in _XARGS_FLAGS for arg in args if arg.startswith("-"))
     if first.text == "command" and not _looks_up(args):
         return True
     spec = TABLE.get(first.text)

@@ -48,10 +48,6 @@ class Token(msgspec.Struct, frozen=True):
     def star(self) -> bool:
         return self.parts == (None,)
 
-    @property
-    def open_end(self) -> bool:
-        return bool(self.parts) and self.parts[-1] is None
-
 
 _STAR: Final = Token((None,))
 
@@ -164,18 +160,23 @@ def is_exact(rule: Rule) -> bool:
     return bool(rule.pattern) and all(None not in token.parts for token in _tokens(rule.pattern))
 
 
-def fits_words(rule: Rule, words: Sequence[Word], *, maybe: bool = False, any_path: bool = False) -> bool:
+def fits_words(
+    rule: Rule, words: Sequence[Word], *, strict: bool = False, maybe: bool = False, anywhere: bool = False
+) -> bool:
     """Whether a shell rule's pattern fits a command's words.
 
-    A `*` alone stands for any number of words, elsewhere for characters in one word; at the end of the last word it
-    also takes the words that follow. `maybe`: words known only at run time fit any number of words. `any_path`: /bin/rm
-    is rm, whatever the case, and a pattern of one word is that command with any arguments.
+    A `*` alone stands for any number of words, elsewhere for characters in one static word that has no `..` in it.
+    `strict` is for rules that forbid: /bin/rm is rm, whatever the case; a pattern of one word is that command with any
+    arguments; a `*` at the end of the last word also takes the words that follow. `maybe`: words known only at run time
+    fit any number of words. `anywhere`: the pattern may begin at any word.
     """
     tokens = _tokens(rule.pattern)
     if not tokens:
         return True
-    if (any_path and len(tokens) == 1) or (tokens[-1].open_end and not tokens[-1].star):
+    if strict and (len(tokens) == 1 or tokens[-1].parts[-1] is None):
         tokens = (*tokens, _STAR)
+    if anywhere:
+        tokens = (_STAR, *tokens)
     # reachable[i]: the words so far fit the first i tokens; no backtracking, so no pattern is slow
     reachable = _past_stars(tokens, [True] + [False] * len(tokens))
     for position, word in enumerate(words):
@@ -183,8 +184,9 @@ def fits_words(rule: Rule, words: Sequence[Word], *, maybe: bool = False, any_pa
             first = reachable.index(True)
             reachable = [False] * first + [True] * (len(reachable) - first)
             continue
-        names = _names(word.text, position, any_path=any_path)
-        reachable = _past_stars(tokens, _past_word(tokens, reachable, names))
+        spellings = _spellings(word.text) if strict and (anywhere or not position) else (word.text,)
+        wild = strict or not (word.dynamic or ".." in word.text.split("/"))
+        reachable = _past_stars(tokens, _past_word(tokens, reachable, spellings, wild=wild))
         if True not in reachable:
             return False
         if reachable[-1] and tokens[-1].star:
@@ -192,14 +194,14 @@ def fits_words(rule: Rule, words: Sequence[Word], *, maybe: bool = False, any_pa
     return reachable[-1]
 
 
-def _past_word(tokens: Sequence[Token], reachable: list[bool], names: tuple[str, ...]) -> list[bool]:
-    """What is reachable after a word, given by its possible names."""
+def _past_word(tokens: Sequence[Token], reachable: list[bool], spellings: tuple[str, ...], *, wild: bool) -> list[bool]:
+    """What is reachable after a word, given in its possible spellings; without `wild` no `*` fits a part of it."""
     following = [False] * len(reachable)
     for index, token in enumerate(tokens):
         if reachable[index] and token.star:
             following[index] = True
-        elif reachable[index] and any(_fits(token.parts, name) for name in names):
-            following[index + 1] = True
+        elif reachable[index] and (wild or None not in token.parts):
+            following[index + 1] = following[index + 1] or any(_fits(token.parts, text) for text in spellings)
     return following
 
 
@@ -211,10 +213,9 @@ def _past_stars(tokens: Sequence[Token], reachable: list[bool]) -> list[bool]:
     return reachable
 
 
-def _names(text: str, position: int, *, any_path: bool) -> tuple[str, ...]:
-    if not any_path or position:
-        return (text,)
-    return (text, text.rsplit("/", 1)[-1], text.casefold(), text.rsplit("/", 1)[-1].casefold())
+def _spellings(text: str) -> tuple[str, ...]:
+    last = text.rsplit("/", 1)[-1]
+    return (text, last, text.casefold(), last.casefold())
 
 
 def _fits(parts: Sequence[str | None], text: str) -> bool:

@@ -252,10 +252,11 @@ def _covering(stage: Stage, rules: Sequence[Rule], *, guarded: bool) -> Rule | N
 
 
 def _fits_exactly(rule: Rule, stage: Stage) -> bool:
-    plain = all(harmless_assignment(word) for word in stage.assignments) and not (stage.open and is_exact(rule))
-    if plain and fits_words(rule, stage.words):
+    # where more arguments come at run time, only a `*` at the end can take them
+    words = (*stage.words, Word("\0", dynamic=True)) if stage.open else stage.words
+    if all(harmless_assignment(word) for word in stage.assignments) and fits_words(rule, words):
         return True
-    return bool(stage.assignments) and fits_words(rule, (*stage.assignments, *stage.words))
+    return bool(stage.assignments) and fits_words(rule, (*stage.assignments, *words))
 
 
 def _may_write(target: Word, seen: Seen, writers: Sequence[Rule], *, bare: bool) -> bool:

@@ -26,7 +26,6 @@ _COPIERS: Final = frozenset({"cp", "install", "ln", "rsync"})
 _FOLDER_CHANGERS: Final = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS: Final = ("cwd", "workdir", "folder", "directory", "working_directory")
 _GIT_VALUED: Final = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"})
-_SUFFIX_WORDS_MAX: Final = 64
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -117,7 +116,7 @@ def _strikes_stage(rule: Rule, stage: Stage) -> Fit:
     if not stage.words:
         return "no"
     for words in _readings(stage):
-        if fits_words(rule, words, any_path=True):
+        if fits_words(rule, words, strict=True):
             return "yes"
     if stage.opaque and not stage.words[0].dynamic:
         if _suffixes(rule, stage) == "yes":
@@ -125,7 +124,7 @@ def _strikes_stage(rule: Rule, stage: Stage) -> Fit:
         return "maybe"
     uncertain = stage.open or any(word.dynamic or word.glob for word in stage.words)
     words = (*stage.words, Word("", dynamic=True)) if stage.open else stage.words
-    if uncertain and fits_words(rule, words, maybe=True, any_path=True):
+    if uncertain and fits_words(rule, words, maybe=True, strict=True):
         return "maybe"
     if stage.name.casefold() in WRAPPERS | LAUNCHERS and _suffixes(rule, stage) == "yes":
         return "maybe"
@@ -135,9 +134,7 @@ def _strikes_stage(rule: Rule, stage: Stage) -> Fit:
 def _suffixes(rule: Rule, stage: Stage) -> Fit:
     """Whether the rule fits the words from any one on, as when a wrapper runs them."""
     first = 2 if stage.name in LAUNCHERS - RUNNERS else 0
-    last = min(len(stage.words), _SUFFIX_WORDS_MAX)
-    fits = any(fits_words(rule, stage.words[i:], any_path=True) for i in range(first, last))
-    return "yes" if fits else "no"
+    return "yes" if fits_words(rule, stage.words[first:], strict=True, anywhere=True) else "no"
 
 
 def _readings(stage: Stage) -> list[tuple[Word, ...]]:
