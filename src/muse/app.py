@@ -29,6 +29,8 @@ from muse.runtime.session import Running, Session, claim
 SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SUFFIX = ".muse"
 SCRIPTED = "scripted/"
+APPROVAL_TIMEOUT = 300
+"""Seconds that a request waits where the settings say nothing and no person sits at the terminal."""
 
 
 # -- where sessions are ----------------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
         model=rest,
         mode=parse_mode(mode or config.permission_mode),
         permissions=_rules(config.permissions),
-        approval_timeout_seconds=config.approval_timeout,
+        approval_timeout_seconds=APPROVAL_TIMEOUT if config.approval_timeout is None else config.approval_timeout,
         output_tokens_max=config.max_output_tokens,
         model_attempts_max=config.max_model_attempts,
         model_calls_max=config.max_model_calls,

@@ -3,19 +3,24 @@
     $XDG_CONFIG_HOME/muse/config.toml     (~/.config/muse/config.toml)
     <workspace>/.muse/config.toml
 
-Later ones win key by key; permission rules of both files add up. A project's file is somebody else's text: it may not
-send a key that belongs to a built-in provider to another address.
+Later ones win key by key; permission rules of both files add up. A project's file came with the repository and is
+somebody else's text: unless the user's file lists the folder in `trusted`, it may only tighten. docs/configuration.md
+says which keys that leaves, and a test holds the two together. This module must not know what a rule means.
 """
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from muse.errors import ConfigError
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,23 +40,40 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings. Times in seconds, sizes in bytes or tokens; 0 means no limit."""
+    """All settings. Times in seconds (`_ms`: milliseconds), sizes in tokens. `approval_timeout` None: 300 where no
+    person sits at the terminal, no limit where one does."""
 
     model: str = ""
     permission_mode: str = "default"
-    approval_timeout: int = 300
-    max_output_tokens: int = 8192
-    max_model_attempts: int = 6
-    max_model_calls: int = 1000
-    max_parallel_tools: int = 8
-    shell_timeout: int = 120
-    retry_base_ms: int = 1000
+    approval_timeout: Count | None = None
+    max_output_tokens: Positive = 8192
+    max_model_attempts: Positive = 6
+    max_model_calls: Count = 1000
+    max_parallel_tools: Positive = 8
+    shell_timeout: Count = 120
+    retry_base_ms: Positive = 1000
     shell_environment: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
     providers: dict[str, Provider] = {}
     permissions: Permissions = Permissions()
 
 
-BUILT_IN: dict[str, Provider] = {
+class Loaded(msgspec.Struct, frozen=True):
+    """The settings, the files that were read, and what a project's file said that is not followed."""
+
+    config: Config
+    files: tuple[Path, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def notice(self) -> str:
+        """One line for a person about what is not followed, "" if nothing."""
+        if not self.ignored:
+            return ""
+        return f"{self.files[-1]} is not trusted, so it may only tighten; not followed: {', '.join(self.ignored)}"
+
+
+BUILT_IN: Final[dict[str, Provider]] = {
     "anthropic": Provider(dialect="anthropic", base_url="https://api.anthropic.com", api_key_env="ANTHROPIC_API_KEY"),
     "openai": Provider(dialect="openai", base_url="https://api.openai.com/v1", api_key_env="OPENAI_API_KEY"),
     "openrouter": Provider(dialect="openai", base_url="https://openrouter.ai/api/v1", api_key_env="OPENROUTER_API_KEY"),
@@ -62,10 +84,14 @@ BUILT_IN: dict[str, Provider] = {
 }
 """Providers that need no settings; `[providers.NAME]` adds to them or replaces one."""
 
+_STRICTNESS: Final = {"plan": 0, "default": 1, "acceptedits": 2, "yolo": 3}
+_LIMITS: Final = ("max_model_calls", "max_model_attempts", "max_output_tokens", "max_parallel_tools")
+_UNLIMITED: Final = 2**31
 
-def user_file(environment: Mapping[str, str]) -> Path:
+
+def user_file(environment: Mapping[str, str] = os.environ) -> Path:
     """Where the user's settings are read from."""
-    base = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
+    base = environment.get("XDG_CONFIG_HOME") or str(_home(environment) / ".config")
     return Path(base) / "muse" / "config.toml"
 
 
@@ -76,20 +102,31 @@ def project_file(workspace: Path) -> Path:
 
 def load(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str, str] = os.environ) -> Config:
     """The settings for this workspace; `pairs` are `-c key=value`. Raises `ConfigError` naming the file and key."""
-    user = _read(user_file(environment))
-    project = _read(project_file(workspace))
-    _refuse_key_theft(project, project_file(workspace))
-    merged = _merged(_merged({}, user), project)
+    return read(workspace, pairs, environment).config
+
+
+def read(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str, str] = os.environ) -> Loaded:
+    """As `load`, with the files that were read and what was not followed."""
+    user_path, project_path = user_file(environment), project_file(workspace)
+    user, project = _table(user_path), _table(project_path)
+    files = tuple(path for path, table in ((user_path, user), (project_path, project)) if table is not None)
+    mine = _checked(user or {}, str(user_path))
+    _checked(project or {}, str(project_path))
+    _refuse_key_theft(project or {}, project_path, user_path)
+    ignored: list[str] = []
+    followed = dict(project or {})
+    if followed.pop("trusted", None) is not None:
+        ignored.append("trusted")
+    if not _is_trusted(workspace, mine.trusted, environment):
+        followed = _tightening(followed, mine, ignored)
+    merged = _merged(user or {}, followed)
     if name := environment.get("MUSE_MODEL"):
         merged["model"] = name
+    given: dict[str, Any] = {}
     for pair in pairs:
-        _set(merged, pair)
-    try:
-        return msgspec.convert(merged, Config)
-    except msgspec.ValidationError as error:
-        places = [str(path) for path in (user_file(environment), project_file(workspace)) if path.exists()]
-        where = " or ".join([*places, "-c"] if pairs else places) or "the environment"
-        raise ConfigError(f"a setting cannot be used: {error}", hint=f"look in {where}") from error
+        _set(given, pair)
+    _checked(given, "-c")
+    return Loaded(_checked(_merged(merged, given), "the settings"), files, tuple(ignored))
 
 
 def provider_of(config: Config, model: str) -> tuple[str, Provider, str]:
@@ -99,7 +136,7 @@ def provider_of(config: Config, model: str) -> tuple[str, Provider, str]:
     if not slash or not rest or name not in known:
         raise ConfigError(
             f"no provider for the model {model!r}" if model else "no model is chosen",
-            hint=f"give -m PROVIDER/MODEL ({', '.join(sorted(known))}), or set model in {user_file(os.environ)}",
+            hint=f"give -m PROVIDER/MODEL ({', '.join(sorted(known))}), or set model in {user_file()}",
         )
     return name, known[name], rest
 
@@ -108,67 +145,166 @@ def muse_home(environment: Mapping[str, str] = os.environ) -> Path:
     """`$MUSE_HOME`, else `$XDG_DATA_HOME/muse`, else `~/.local/share/muse`."""
     if home := environment.get("MUSE_HOME"):
         return Path(home).expanduser().absolute()
-    base = environment.get("XDG_DATA_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".local" / "share")
+    base = environment.get("XDG_DATA_HOME") or str(_home(environment) / ".local" / "share")
     return Path(base) / "muse"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment["HOME"]) if environment.get("HOME") else Path("~").expanduser()
+
+
+# -- one file ----------------------------------------------------------------------------------------------------------
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    """The file's table, None where there is no file. A file that cannot be read is an error, never an empty one."""
     try:
         return tomllib.loads(path.read_bytes().decode())
-    except FileNotFoundError:
-        return {}
-    except NotADirectoryError:
-        return {}
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend or remove the file") from error
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="see its mode and owner") from error
 
 
-def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(table: Mapping[str, Any], where: str) -> Config:
+    """The table as settings. Raises ConfigError that names `where` and the key."""
+    _refuse_unknown(table, Config, "", where)
+    permissions, providers = table.get("permissions"), table.get("providers")
+    if isinstance(permissions, dict):
+        _refuse_unknown(permissions, Permissions, "permissions.", where)
+    for name, one in providers.items() if isinstance(providers, dict) else ():
+        if isinstance(one, dict):
+            _refuse_unknown(one, Provider, f"providers.{name}.", where)
+    try:
+        return msgspec.convert(table, Config)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        key = path.strip("`").lstrip(".").replace("[...]", " (an item)")
+        if missing := _missing(what):
+            raise ConfigError(f"{where}: {_dotted(key, providers)} lacks {missing}") from error
+        raise ConfigError(
+            f"{where}: {_dotted(key, providers)}: {what[:1].lower()}{what[1:]}",
+            hint="docs/configuration.md lists every key with its type",
+        ) from error
+
+
+def _missing(what: str) -> str:
+    start = "Object missing required field `"
+    return what.removeprefix(start).rstrip("`") if what.startswith(start) else ""
+
+
+def _dotted(key: str, providers: object) -> str:
+    """msgspec writes a table's key as an item; with one provider it can be named."""
+    if isinstance(providers, dict) and len(providers) == 1 and key.startswith("providers (an item)"):
+        return key.replace("providers (an item)", f"providers.{next(iter(providers))}")
+    return key
+
+
+def _refuse_unknown(table: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str, where: str) -> None:
+    known = kind.__struct_fields__
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+            hint = f"did you mean {prefix}{close[0]}?" if close else f"known keys: {', '.join(sorted(known))}"
+            raise ConfigError(f"{where}: unknown key {prefix}{key}", hint=hint)
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`over` on top of `base`: tables merge, permission lists add up, everything else is replaced."""
     result = dict(base)
     for key, value in over.items():
         old = result.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            result[key] = _added(old, value) if key == "permissions" else _merged(old, value)
+        if key == "permissions" and isinstance(old, dict):
+            result[key] = {name: [*old.get(name, ()), *value.get(name, ())] for name in sorted({**old, **value})}
+        elif isinstance(old, dict) and isinstance(value, dict):
+            result[key] = _merged(old, value)
         else:
             result[key] = value
     return result
 
 
-def _added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    lists = {key: [*_list(old.get(key)), *_list(new.get(key))] for key in {**old, **new}}
-    return dict(sorted(lists.items()))
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _set(merged: dict[str, Any], pair: str) -> None:
+def _set(table: dict[str, Any], pair: str) -> None:
     key, equals, text = pair.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"-c {pair!r} is no key=value", hint="for example: -c approval_timeout=60")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text
+        value = text.strip()
     *tables, last = key.strip().split(".")
     for name in tables:
-        merged = merged.setdefault(name, {})
-        if not isinstance(merged, dict):
-            raise ConfigError(f"-c {pair!r}: {name} is no table")
-    merged[last] = value
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"-c {pair!r}: {name} is no table", hint="docs/configuration.md lists every key")
+    table[last] = value
 
 
-def _refuse_key_theft(project: Mapping[str, Any], path: Path) -> None:
+# -- a project's file --------------------------------------------------------------------------------------------------
+
+
+def _is_trusted(workspace: Path, trusted: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+    place = workspace.resolve()
+    for text in trusted:
+        home = text == "~" or text.startswith("~/")
+        folder = (_home(environment) / text[2:] if home else Path(text)).resolve()
+        if folder.is_absolute() and (Path(text).is_absolute() or home) and place.is_relative_to(folder):
+            return True
+    return False
+
+
+def _tightening(project: Mapping[str, Any], user: Config, ignored: list[str]) -> dict[str, Any]:
+    """What of an untrusted file may be followed: it can ask and deny more, and lower limits. Adds the rest's names to
+    `ignored`."""
+    followed: dict[str, Any] = {}
+    for key, value in project.items():
+        if key == "permissions":
+            followed[key] = {name: rules for name, rules in value.items() if name != "allow"}
+            if value.get("allow"):
+                ignored.append("permissions.allow")
+        elif key == "providers":
+            followed[key] = _harmless_providers(value, user, ignored)
+        elif _tightens(key, value, project, user):
+            followed[key] = value
+        else:
+            ignored.append(key)
+    return followed
+
+
+def _tightens(key: str, value: Any, project: Mapping[str, Any], user: Config) -> bool:
+    if key == "permission_mode":
+        return _strictness(value, 99) <= _strictness(user.permission_mode, 0)
+    if key == "model":  # a repository may not choose where its reader's text goes
+        name = str(value).partition("/")[0]
+        return name in BUILT_IN | user.providers and name not in project.get("providers", {})
+    if key in _LIMITS:
+        return bool((value or _UNLIMITED) <= (getattr(user, key) or _UNLIMITED))
+    return key in ("approval_timeout", "shell_timeout", "retry_base_ms")
+
+
+def _strictness(mode: str, unknown: int) -> int:
+    """How much a mode frees; a spelling that is not in the table counts as `unknown`."""
+    return _STRICTNESS.get("".join(c for c in mode.lower() if c.isalpha()), unknown)
+
+
+def _harmless_providers(tables: Mapping[str, Any], user: Config, ignored: list[str]) -> dict[str, Any]:
+    """New names without a key only: they are used when a person chooses a model of theirs."""
+    found = {}
+    for name, table in tables.items():
+        if name in BUILT_IN or name in user.providers or table.get("api_key_env"):
+            ignored.append(f"providers.{name}")
+        else:
+            found[name] = table
+    return found
+
+
+def _refuse_key_theft(project: Mapping[str, Any], path: Path, user_path: Path) -> None:
     guarded = {provider.api_key_env: provider.base_url for provider in BUILT_IN.values() if provider.api_key_env}
-    providers = project.get("providers")
-    for name, table in providers.items() if isinstance(providers, dict) else ():
-        key = str(table.get("api_key_env")) if isinstance(table, dict) else ""
+    for name, table in project.get("providers", {}).items():
+        key = str(table.get("api_key_env"))
         if key in guarded and table.get("base_url") != guarded[key]:
             raise ConfigError(
                 f"{path}: provider {name!r} would send {key} to {table.get('base_url')}",
-                hint=f"if you mean it, move the table to {user_file(os.environ)}",
+                hint=f"if you mean it, move the table to {user_path}",
             )
