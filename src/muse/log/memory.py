@@ -286,7 +286,7 @@ class MemoryLog:
 
     def reopen(self) -> None:
         """See `Log.reopen`; memory does not fail, so there is nothing to look up."""
-        self._closed = False
+        self._require_open()
 
     def close(self) -> None:
         """See `Log.close`."""

@@ -72,7 +72,8 @@ class Appended:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What `claim` knows when it asks for the `session.opened` draft: the new epoch, and whether the previous owner
-    left without closing (`crashed`: the log is not empty and its last event is not `session.closed`)."""
+    left without closing (`crashed`: the last event that is no command is there and is not `session.closed`; commands
+    need no owner, so they may come in after a close or before the first opening)."""
 
     epoch: int
     crashed: bool

@@ -169,7 +169,7 @@ class SqliteReader:
         ids that are not those of their headers, and the epoch kept beside the events."""
         self._require_usable()
         try:
-            faults = [(0, text) for (text,) in fetch(self._db, tuple[str], "PRAGMA quick_check") if text != "ok"]
+            faults = [(0, text) for (text,) in fetch(self._db, tuple[str], "PRAGMA integrity_check") if text != "ok"]
             misfiled = fetch(self._db, tuple[int], _MISFILED)
             faults += [(seq, "the id column is not the header's id") for (seq,) in misfiled]
             newest = fetch(self._db, tuple[bytes], "SELECT header FROM events ORDER BY seq DESC LIMIT 1")
@@ -216,10 +216,13 @@ class SqliteReader:
             raise schema.translate(error, self.path) from error
 
     def _require_usable(self) -> None:
-        if self._closed:
-            raise StoreUnavailable(f"{self.path} is closed")
+        self._require_open()
         if self._broken:
             raise StoreUnavailable(f"{self.path}: an earlier write failed; reopen and look what is there")
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed")
 
     def _last(self) -> Head:
         found = fetch(self._db, tuple[int, bytes], _LAST)

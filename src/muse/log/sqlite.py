@@ -117,7 +117,8 @@ class SqliteLog(SqliteReader):
         lock = acquire(self.lock_path)
         try:
             epoch = self._append_opened(build)
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+            with contextlib.suppress(apsw.BusyError):  # a reader that held on for ten seconds; the event is durable
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
             self._old_blobs = blobs.last_row(self._db)
         except apsw.Error as error:
             lock.release()
@@ -358,18 +359,26 @@ class SqliteLog(SqliteReader):
         if self._wal_pages < pages or self._broken:
             return False
         with self._reading():
-            _, moved = self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            try:
+                _, moved = self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.BusyError:  # another process is at it
+                return False
         if moved >= self._wal_pages:
             self._wal_pages = 0
         return True
 
     def _bound_wal(self) -> None:
         if self._wal_pages >= WAL_PAGES_MAX:
-            self.tidy(WAL_PAGES_MAX)
+            # What was appended is durable already; a lasting error will meet the next append.
+            with contextlib.suppress(StoreUnavailable):
+                self.tidy(WAL_PAGES_MAX)
 
     def reopen(self) -> None:
         """See `Log.reopen`."""
+        self._require_open()
         with contextlib.suppress(apsw.Error):  # it failed before; what counts is whether a new one works
+            # On a full disk a checkpoint would take the space that was just made free.
+            self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self._db.close(True)
         self._broken = True
         db = schema.connect(self.path, read_only=self.read_only)

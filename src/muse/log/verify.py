@@ -19,7 +19,7 @@ import msgspec
 from muse.errors import Damaged, Incomplete, InvalidEvent
 from muse.event.codec import Header, blob_refs, parse, parse_header
 from muse.event.commitment import Root, Shown, chain, check_disclosed, commit, genesis, parse_disclosed
-from muse.event.kinds import KINDS
+from muse.event.kinds import COMMANDS, KINDS
 from muse.event.leaves import BLOB
 from muse.log.protocol import Head, Log, Stored
 
@@ -215,7 +215,7 @@ class _Links:
         self.count = 0
         self.redacted: list[int] = []
         self.approvals = 0
-        self.last_type = ""
+        self.is_closed = False
         self._ids: set[bytes] = set()
         self._epoch = 0
 
@@ -234,9 +234,8 @@ class _Links:
             self.known_matches = self.known[1] == event.hash
         for root, length in checked.blobs:
             self._name(root, length, event.seq)
-        self.last_type = checked.type or ""
-        if checked.id is not None and checked.epoch is not None:
-            self._add_header(event.seq, checked.id, self.last_type, checked.epoch)
+        if checked.id is not None and checked.epoch is not None and checked.type is not None:
+            self._add_header(event.seq, checked.id, checked.type, checked.epoch)
 
     def _add_header(self, seq: int, id_: str, type_: str, epoch: int) -> None:
         known = len(self._ids)
@@ -251,6 +250,8 @@ class _Links:
             self._epoch = epoch
         if type_ == "approval.decided":
             self.approvals += 1
+        if type_ not in COMMANDS:  # a command needs no owner: it may come in after the close
+            self.is_closed = type_ == "session.closed"
 
     def _name(self, root: str, length: int, seq: int) -> None:
         other = self.blobs.setdefault(root, (root, length))
@@ -381,6 +382,6 @@ def _known_head(links: _Links) -> tuple[Row, bool]:
 def _tail(links: _Links, known: Row) -> Row:
     if links.known is not None and known.state == "proven" and links.known[0] == links.head.seq:
         return Row("tail", "proven", "the log ends at the known head")
-    if links.last_type == "session.closed":
+    if links.is_closed:
         return Row("tail", "proven", "the session was closed; only a known head can show that it went on after that")
     return Row("tail", "not proven", "the session is open: it runs, or its end was lost; the tail may be missing")

@@ -1,0 +1,123 @@
+"""Several processes on one log, and processes that die."""
+
+import random
+import secrets
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muse.errors import Busy
+from muse.log.lock import is_held, read_owner, start_time
+from muse.log.sqlite import SqliteLog
+from muse.log.verify import verify
+from muse.testing.store import COMMANDS, draft, header_of, own
+
+from .conftest import Start
+
+
+def line(child: "subprocess.Popen[str]") -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+def rest(child: "subprocess.Popen[str]") -> list[str]:
+    """The remaining whole lines of a process that ended (a last one may be torn)."""
+    assert child.stdout is not None
+    return [text.strip() for text in child.stdout if text.endswith("\n")]
+
+
+def test_a_second_process_is_refused_and_told_who_owns(log: SqliteLog, path: Path, start: Start) -> None:
+    owner = start("hold", path)
+    assert line(owner) == "owned 1"
+    with pytest.raises(Busy, match=f"process {owner.pid} owns"):
+        own(log)
+    recorded = read_owner(log.lock_path)
+    assert recorded is not None
+    assert (recorded.pid, recorded.started) == (owner.pid, start_time(owner.pid))
+    assert is_held(log.lock_path)
+    assert [header_of(event)["epoch"] for event in log.read()] == [1]
+
+
+def test_a_killed_owner_leaves_the_lock_free_at_once(log: SqliteLog, path: Path, start: Start) -> None:
+    owner = start("hold", path)
+    assert line(owner) == "owned 1"
+    owner.kill()
+    owner.wait()
+    assert log.lock_path.exists()
+    assert own(log).epoch == 2
+
+
+def test_the_lock_is_not_inherited_by_programs_that_the_owner_starts(log: SqliteLog, path: Path) -> None:
+    ownership = own(log)
+    with subprocess.Popen(["sleep", "600"], close_fds=False) as child:
+        ownership.release()
+        assert own(log).epoch == 2
+        child.kill()
+
+
+def test_two_submitters_beside_a_running_owner_make_one_history(log: SqliteLog, path: Path, start: Start) -> None:
+    each = 1_000
+    own(log)
+    submitters = [start("submit", path, each) for _ in range(2)]
+    head, facts, stale = 1, [], 0
+    while any(child.poll() is None for child in submitters):
+        fact, decision = draft("tool.finished"), draft("tool.started")
+        done = log.append([fact], [decision], head, 1)
+        facts.append(fact.id)
+        stale += not done.decisions_kept
+        head = done.head.seq
+    said = [text.split() for child in submitters for text in rest(child)]
+    assert len(said) == 2 * each
+    events = {str(header_of(event)["id"]): event.seq for event in log.read()}
+    assert all(events[id_] == int(seq) for seq, id_ in said)
+    assert events.keys() >= set(facts)
+    assert len(events) == log.head().seq == 1 + 2 * each + 2 * len(facts) - stale
+    assert len(facts) > 100  # the owner got its turns
+    assert verify(log, jobs=1).exit_code == 0
+
+
+def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(log: SqliteLog, path: Path, start: Start) -> None:
+    log.close()
+    chance = random.Random("kill")
+    acknowledged: dict[str, int] = {}
+    for epoch in range(1, 13):
+        child = start("append", path, epoch)
+        assert line(child) == f"owned {epoch}"
+        said = [line(child) for _ in range(chance.randrange(120))]
+        child.kill()
+        said += rest(child)
+        acknowledged.update({id_: int(seq) for seq, id_ in (text.split() for text in said)})
+        with SqliteLog.open(path, commands=COMMANDS) as after:
+            assert after.find(acknowledged) == acknowledged
+            report = verify(after, jobs=1)
+            assert [row for row in report.rows if row.state == "failed"] == []
+    assert len(acknowledged) > 300
+
+
+def test_a_large_blob_takes_little_memory_and_little_write_ahead_log(log: SqliteLog, path: Path, start: Start) -> None:
+    log.close()
+    child = start("blob", path, 100)
+    root, length, more_mebibytes, wal_mebibytes = line(child).split()
+    assert (len(root), int(length)) == (64, 100 * 1024 * 1024)
+    assert int(more_mebibytes) < 40
+    assert int(wal_mebibytes) < 48
+    assert child.wait() == 0
+
+
+def test_a_blob_that_was_cut_short_by_a_kill_is_swept(log: SqliteLog) -> None:
+    def parts() -> "list[bytes]":
+        raise LookupError
+
+    def broken() -> "object":
+        yield secrets.token_bytes(5 * 1024 * 1024)
+        parts()
+
+    with pytest.raises(LookupError):
+        log.put_blob(broken(), secrets.token_bytes(32))  # type: ignore[arg-type]  # a generator of bytes
+    count = "SELECT count(*) FROM chunks"
+    assert log._db.execute(count).fetchall() != [(0,)]
+    own(log)
+    log.close()
+    with SqliteLog.open(log.path) as after:
+        assert after._db.execute(count).fetchall() == [(0,)]
