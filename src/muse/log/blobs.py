@@ -82,6 +82,14 @@ def read_blob(db: apsw.Connection, root: str) -> Iterator[bytes]:
         raise Damaged(f"blob {root} has {given} bytes, not {length}")
 
 
+def key_of(db: apsw.Connection, root: str) -> bytes | None:
+    """A blob's key, None where it was hidden by redaction. Raises Damaged for an unknown root."""
+    found = fetch(db, tuple[bytes | None], "SELECT key FROM blobs WHERE root = ?", (_bytes_of(root),))
+    if not found:
+        raise Damaged(f"blob {root} is not in the log")
+    return found[0][0]
+
+
 def name_blobs(db: apsw.Connection, refs: Iterable[BlobRef], seq: int) -> None:
     """Record that event `seq` names these blobs. Raises InvalidEvent if one is missing or has another length."""
     for ref in refs:

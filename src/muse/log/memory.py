@@ -266,6 +266,18 @@ class MemoryLog:
             raise Damaged(f"blob {root} is damaged")
         yield from blob.chunks
 
+    def blob_key(self, root: str) -> bytes | None:
+        """See `Log.blob_key`."""
+        self._require_open()
+        if root not in self.place.blobs:
+            raise Damaged(f"blob {root} is not in the log")
+        return self.place.blobs[root].key
+
+    def headers(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """See `Log.headers`."""
+        for event in self.read(after):
+            yield event.seq, event.header
+
     def save_checkpoint(self, seq: int, version: int, state: bytes) -> None:
         """See `Log.save_checkpoint`."""
         self._require_open()

@@ -167,6 +167,14 @@ class Log(Protocol):
         """The content in chunks of at most 64 KiB, each checked; for content that must not be held in memory."""
         ...
 
+    def blob_key(self, root: str) -> bytes | None:
+        """The key under which a blob's root was made (for exports), None where it was hidden. Unknown: `Damaged`."""
+        ...
+
+    def headers(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """(seq, header) of the events after `after`, in order, without touching their bodies: for listings."""
+        ...
+
     def save_checkpoint(self, seq: int, version: int, state: bytes) -> None:
         """Keep a fold checkpoint: a cache that anyone may delete. Older ones of the same version may be dropped."""
         ...

@@ -154,6 +154,22 @@ class SqliteReader:
         with self._reading():
             yield from blobs.read_blob(self._db, root)
 
+    def blob_key(self, root: str) -> bytes | None:
+        """See `Log.blob_key`."""
+        with self._reading():
+            return blobs.key_of(self._db, root)
+
+    def headers(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """See `Log.headers`."""
+        sql = f"SELECT seq, header FROM events WHERE seq > ? ORDER BY seq LIMIT {PAGE_EVENTS}"
+        while True:
+            with self._reading():
+                page = fetch(self._db, tuple[int, bytes], sql, (after,))
+            if not page:
+                return
+            yield from page
+            after = page[-1][0]
+
     def load_checkpoint(self, version: int, before: int | None = None) -> tuple[int, bytes] | None:
         """See `Log.load_checkpoint`."""
         with self._reading():
