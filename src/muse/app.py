@@ -3,32 +3,50 @@
 Front doors ask it for logs, for views' data and for a session to run; they never see what it is made of.
 """
 
+import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 import msgspec
 
-from muse.config import Config, Permissions, muse_home, provider_of
+from muse import __version__
+from muse.config import Config, Loaded, Permissions, muse_home, provider_of
 from muse.decide.context import RULES_VERSION, Builder, Rules
 from muse.decide.policy import parse_mode, parse_rule
 from muse.effect.protocol import Model, Tool, Workspace
-from muse.errors import MissingKey, UsageError
-from muse.event.content import PermissionRules, Settings, ToolSpec
+from muse.errors import ConfigError, Conflict, MissingKey, MuseError, NewerLog, UsageError
+from muse.event.content import Origin, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
-from muse.log.protocol import Log
+from muse.log.protocol import Log as Log
+from muse.runtime import host
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Equipment
+from muse.runtime.reading import Reading as Reading
 from muse.runtime.seal import seal
-from muse.runtime.session import Running, Session, claim
+from muse.runtime.session import Running, claim
+from muse.runtime.session import Session as Session
 
 SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SUFFIX = ".muse"
 SCRIPTED = "scripted/"
+LIMITS = {
+    "approval_timeout": "approval_timeout_seconds",
+    "max_output_tokens": "output_tokens_max",
+    "max_model_attempts": "model_attempts_max",
+    "max_model_calls": "model_calls_max",
+    "max_parallel_tools": "parallel_tools_max",
+    "shell_timeout": "shell_timeout_seconds",
+    "retry_base_ms": "retry_base_ms",
+}
+"""Key of the settings file → field of the settings that a session records."""
+SUPERVISOR = b"/effect/runner/supervisor.py"
+"""What the command line of a runner, and of each keeper below it, holds."""
 APPROVAL_TIMEOUT = 300
 """Seconds that a request waits where the settings say nothing and no person sits at the terminal."""
 
@@ -86,6 +104,11 @@ def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
     return SqliteLog.open(path, commands=COMMANDS, read_only=read_only, check=check)
 
 
+def read_session(path: Path, *, check: bool = True) -> Reading:
+    """A session open for reading only. With `check` the chain of stored roots is followed first."""
+    return Reading(open_log(path, check=check))
+
+
 def create_log(session: str) -> Log:
     """A new, empty log for this session id."""
     from muse.log.sqlite import SqliteLog
@@ -99,11 +122,86 @@ def events(log: Log, after: int = 0, before: int | None = None) -> Iterator[Even
         yield decode(stored.header, stored.body, stored.hidden)
 
 
+def event_at(log: Log, seq: int) -> Event | None:
+    """The event with this seq, or None."""
+    return next(events(log, seq - 1, seq + 1), None)
+
+
+# -- what other processes say to a session ---------------------------------------------------------------------------
+
+
+def origin(client: str) -> Origin:
+    """Where a command of this process comes from. Raises UsageError below a runner: a command that an agent started
+    may not speak for a person."""
+    found = host.this_origin(client)
+    for pid in found.ancestry:
+        with suppress(OSError):
+            if SUPERVISOR in Path(f"/proc/{pid}/cmdline").read_bytes():
+                raise UsageError(
+                    "this process was started by an agent, and an agent may not approve, steer or cancel",
+                    hint="do it from a terminal of your own",
+                )
+    return found
+
+
+def owner_pid(path: Path) -> int:
+    """The pid of the living process that owns this session, 0 if there is none.
+
+    A lock is looked at by taking it for a moment, so that is done only where a living process says to hold it.
+    """
+    from muse.log import lock
+
+    place = path.with_suffix(".lock")
+    owner = lock.read_owner(place)
+    if owner is None or (owner.boot_id and owner.boot_id != lock.boot_id()):
+        return 0
+    if owner.started and owner.started != lock.start_time(owner.pid):
+        return 0
+    try:
+        return owner.pid if lock.is_held(place) else 0
+    except OSError:
+        return 0
+
+
+def submit(log: Log, body: msgspec.Struct, agent: str, *, cause: int = 0, client_id: str = "") -> int:
+    """Submit a command to a session, whoever runs it, and return its seq once it is durable.
+
+    With `client_id` (any text) the same command from any process is one event: its seq is returned again. Raises
+    Conflict when that id stands for something else.
+    """
+    event_id = hashlib.sha256(client_id.encode()).hexdigest()[:32] if client_id else ""
+    draft = seal(body, agent, cause, event_id=event_id)
+    if client_id and (seq := _said_before(log, draft.id, body, agent)):
+        return seq
+    try:
+        return log.submit(draft)
+    except Conflict:
+        if seq := _said_before(log, draft.id, body, agent):
+            return seq
+        raise
+
+
+def _said_before(log: Log, event_id: str, body: msgspec.Struct, agent: str) -> int:
+    """The seq of the command with this id, 0 if there is none. Who said it does not matter; what, does."""
+    seq = log.find([event_id]).get(event_id, 0)
+    event = event_at(log, seq) if seq else None
+    if event is None:
+        return 0
+    if type(event.body) is not type(body) or event.agent != agent or _plain(event.body) != _plain(body):
+        raise Conflict(f"this id was used for another command (#{seq})", hint="use a new id for a new command")
+    return seq
+
+
+def _plain(body: msgspec.Struct) -> msgspec.Struct:
+    return msgspec.structs.replace(body, origin=Origin())
+
+
 # -- what a session runs with ----------------------------------------------------------------------------------------
 
 
 def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
-    """What `session.opened` records. Raises `ConfigError` for a model, mode or rule that cannot be used."""
+    """What `session.opened` records of a new session. Raises `ConfigError` for a model, mode or rule that cannot be
+    used."""
     provider, dialect, rest = _provider(config, model or config.model)
     return Settings(
         provider=provider,
@@ -111,14 +209,15 @@ def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
         model=rest,
         mode=parse_mode(mode or config.permission_mode),
         permissions=_rules(config.permissions),
-        approval_timeout_seconds=APPROVAL_TIMEOUT if config.approval_timeout is None else config.approval_timeout,
-        output_tokens_max=config.max_output_tokens,
-        model_attempts_max=config.max_model_attempts,
-        model_calls_max=config.max_model_calls,
-        parallel_tools_max=config.max_parallel_tools,
-        shell_timeout_seconds=config.shell_timeout,
-        retry_base_ms=config.retry_base_ms,
+        **_limits(config),
     )
+
+
+def _limits(config: Config) -> dict[str, int]:
+    found = {name: getattr(config, key) for key, name in LIMITS.items()}
+    if found["approval_timeout_seconds"] is None:
+        found["approval_timeout_seconds"] = APPROVAL_TIMEOUT
+    return found
 
 
 def _provider(config: Config, name: str) -> tuple[str, str, str]:
@@ -128,10 +227,64 @@ def _provider(config: Config, name: str) -> tuple[str, str, str]:
     return provider, found.dialect, rest
 
 
+def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = "") -> Settings:
+    """What `session.opened` records when a session goes on: model, mode, rules and limits of its log; of the settings
+    only what tightens (ask and deny rules), how long an approval waits, and what `-c` names. Raises `ConfigError`."""
+    assert state.settings is not None
+    config, given = loaded.config, loaded.given
+    model = model or (config.model if "model" in given else "")
+    mode = mode or (config.permission_mode if "permission_mode" in given else "")
+    new = _rules(config.permissions)
+    rules = PermissionRules(
+        allow=_joined(state.allow, new.allow if "permissions" in given else ()),
+        ask=_joined(state.ask, new.ask),
+        deny=_joined(state.deny, new.deny),
+    )
+    limits = _limits(config)
+    changes: dict[str, object] = {name: limits[name] for key, name in LIMITS.items() if key in given}
+    changes |= {"mode": parse_mode(mode or state.mode), "permissions": rules}
+    changes["approval_timeout_seconds"] = limits["approval_timeout_seconds"]
+    if model:
+        provider, dialect, rest = _provider(config, model)
+        changes |= {"provider": provider, "dialect": dialect, "model": rest}
+    settings: Settings = msgspec.structs.replace(state.settings, **changes)
+    return settings
+
+
+def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
+    """The settings with more rules. Raises `ConfigError` for one that cannot be read."""
+    more = _rules(Permissions(allow=allow, deny=deny))
+    old = settings.permissions
+    joined = PermissionRules(allow=_joined(old.allow, more.allow), ask=old.ask, deny=_joined(old.deny, more.deny))
+    return msgspec.structs.replace(settings, permissions=joined)
+
+
+def _joined(old: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*old, *more)))
+
+
 def _rules(permissions: Permissions) -> PermissionRules:
     for text in (*permissions.allow, *permissions.ask, *permissions.deny):
-        parse_rule(text)
+        try:
+            parse_rule(text)
+        except ConfigError as error:
+            hint = error.hint or "docs/permissions.md shows what a rule looks like"
+            raise ConfigError(f"permissions: {text!r} is no rule: {error}", hint=hint) from error
     return PermissionRules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+
+
+def require_continuable(log: Log, state: Session) -> None:
+    """Raises NewerLog when the log holds events that this version does not know: it can be read, not continued."""
+    if not state.unknown:
+        return
+    opened = event_at(log, state.opened)
+    found = getattr(opened.body, "host", None) if opened else None
+    by = f"muse {found.muse}" if found is not None and found.muse else "another version of muse"
+    some = ", ".join(state.unknown[:3]) + (f" and {len(state.unknown) - 3} more" if len(state.unknown) > 3 else "")
+    raise NewerLog(
+        f"this session cannot go on here: it holds what muse {__version__} does not know ({some}), written by {by}",
+        hint="go on with that version, or read it: muse replay, muse log, muse export all work",
+    )
 
 
 def rules() -> Rules:
@@ -183,11 +336,15 @@ class Owned:
         name: str = "",
         stay: bool = False,
         show_after: int | None = None,
+        model: Model | None = None,
+        on_fatal: Callable[[MuseError], None] | None = None,
     ) -> None:
+        """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
+        cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit)."""
         from muse.effect.runner import Runner
         from muse.effect.tool import builtin_tools
 
-        model = model_of(config, settings)
+        model = model or model_of(config, settings)
         found: dict[str, Tool] = {}
         runners: list[Runner] = []
 
@@ -210,7 +367,9 @@ class Owned:
             on_signal=on_signal,
         )
         self._log = log
-        self.running = Running(log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after)
+        self.running = Running(
+            log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal
+        )
 
     def _blob_log(self) -> Log:
         if self._blobs is None:
@@ -231,6 +390,11 @@ class Owned:
             with anyio.CancelScope(shield=True):
                 await self._runner.aclose()
             self.close()
+
+    def leave(self) -> None:
+        """Close the log at once, cancelling nothing: for a process that ends right after. Commands go on under the
+        runner, and the next owner re-attaches to them."""
+        self.close()
 
     def close(self) -> None:
         """Close every handle; the log last, so that one file remains."""

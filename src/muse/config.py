@@ -59,11 +59,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings, the files that were read, and what a project's file said that is not followed."""
+    """The settings, the files that were read, what a project's file said that is not followed, and the (top) keys
+    that `-c` named."""
 
     config: Config
     files: tuple[Path, ...] = ()
     ignored: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     @property
     def notice(self) -> str:
@@ -126,7 +128,7 @@ def read(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str,
     for pair in pairs:
         _set(given, pair)
     _checked(given, "-c")
-    return Loaded(_checked(_merged(merged, given), "the settings"), files, tuple(ignored))
+    return Loaded(_checked(_merged(merged, given), "the settings"), files, tuple(ignored), tuple(given))
 
 
 def provider_of(config: Config, model: str) -> tuple[str, Provider, str]:

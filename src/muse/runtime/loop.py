@@ -15,7 +15,7 @@ import msgspec
 
 from muse.decide.context import Rules
 from muse.decide.due import Due, due
-from muse.errors import StoreUnavailable
+from muse.errors import MuseError, StoreUnavailable
 from muse.event.envelope import Event, decode
 from muse.fold.evolve import evolve
 from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
@@ -59,7 +59,10 @@ class Loop:
         on_event: Callable[[Event], None],
         *,
         stay: bool = False,
+        on_fatal: Callable[[MuseError], None] | None = None,
     ) -> None:
+        """`on_fatal` is called when a step failed for good, before anything that runs is cancelled; it need not
+        return."""
         self.log = log
         self.ownership = ownership
         self.state = state
@@ -67,6 +70,7 @@ class Loop:
         self.dispatch = dispatch
         self.on_event = on_event
         self.stay = stay
+        self.on_fatal = on_fatal
         self._inbox: list[Outcome] = []
         self._woken: set[str] = set(state.agents) | {"main"}
         self._wake = anyio.Event()
@@ -94,7 +98,12 @@ class Loop:
         async with anyio.create_task_group() as tasks:
             self.dispatch.begin(tasks, self)
             while not self._stopping:
-                await self._step()
+                try:
+                    await self._step()
+                except MuseError as error:
+                    if self.on_fatal is not None:
+                        self.on_fatal(error)
+                    raise
                 if self.state.closed and not self.stay and not self._inbox:
                     break
                 with anyio.move_on_after(POLL_SECONDS):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from muse.decide.context import RULES_VERSION, Rules
+from muse.errors import MuseError
 from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS, CommandVersion, SessionOpened
@@ -71,25 +72,30 @@ class Running:
         *,
         stay: bool = False,
         show_after: int | None = None,
+        on_fatal: Callable[[MuseError], None] | None = None,
     ) -> None:
         """`on_event` gets every event after `show_after` (default: from this owner's `session.opened` on), in order
-        and once each, when it is durable."""
-        self.state: Session = fold(log)
+        and once each, when it is durable. `on_fatal`: see `Loop`."""
+        state = fold(log)
         self._on_event = on_event
-        self._show_after = self.state.opened - 1 if show_after is None else show_after
+        self._show_after = state.opened - 1 if show_after is None else show_after
         self._log = log
         self._ownership = ownership
-        self._loop = Loop(log, ownership, self.state, rules, Dispatch(equipment), on_event, stay=stay)
+        self._loop = Loop(log, ownership, state, rules, Dispatch(equipment), on_event, stay=stay, on_fatal=on_fatal)
+
+    @property
+    def state(self) -> Session:
+        """The state now. Read it, do not keep it: the loop replaces it."""
+        return self._loop.state
 
     async def run(self) -> Session:
         """Go on until the session closes. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""
         for stored in self._log.read(after=self._show_after, before=self.state.seq + 1):
             self._on_event(decode(stored.header, stored.body, stored.hidden))
         try:
-            self.state = await self._loop.run()
+            return await self._loop.run()
         except BaseExceptionGroup as group:
             raise _single(group) from group
-        return self.state
 
     def stop(self) -> None:
         """Return from `run` soon, starting nothing more."""
