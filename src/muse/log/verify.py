@@ -342,7 +342,8 @@ def _report(links: _Links, has_structure: bool, has_blobs: bool, hidden_blobs: i
     rows = [_row(links, what) for what in (HEADERS, ORDER, BODIES, CHAIN, OPENING)]
     if has_structure or links.first(STRUCTURE)[0]:
         rows.insert(0, _row(links, STRUCTURE))
-    rows.append(_row(links, BLOBS) if has_blobs else Row(BLOBS, "not checkable", "the blobs are not at hand"))
+    can_tell = has_blobs or links.first(BLOBS)[0] is not None
+    rows.append(_row(links, BLOBS) if can_tell else Row(BLOBS, "not checkable", "the blobs are not at hand"))
     if links.redacted or hidden_blobs:
         detail = f"hidden by redaction: parts of {len(links.redacted)} events, {hidden_blobs} blobs"
         rows.append(Row("hidden content", "not checkable", detail, links.redacted[0] if links.redacted else 0))
