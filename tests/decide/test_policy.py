@@ -33,6 +33,7 @@ MODE_TABLE = [
     (edit(".git/config"), "ask", "ask", "deny", "allow"),
     (edit("sub/.GIT/hooks/x"), "ask", "ask", "deny", "allow"),
     (edit(".muse/config.toml"), "ask", "ask", "deny", "allow"),
+    (edit("sub/HEAD"), "ask", "ask", "deny", "allow"),
     (edit(".gitignore"), "ask", "allow", "deny", "allow"),
     (edit("a.py", ".git/x"), "ask", "ask", "deny", "allow"),
     (edit("", outside=True), "ask", "ask", "deny", "allow"),

@@ -1,5 +1,10 @@
 """Command lines and what is decided about them: a table written by hand."""
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from muse.decide.policy import Mode, Policy, Request, forbids, judge, matches, parse_rule
@@ -108,7 +113,7 @@ cat .env.example
 xargs echo
 cat <<'EOF'\n$(rm x)\nEOF
 set -euo pipefail; ls
-sleep 1
+sleep 0.01
 test -f a.txt && echo yes
 [ -d src ]
 for f in a b; do ls; done
@@ -215,6 +220,15 @@ $'\\\\x72m' x
 $'ls' x
 xargs rm
 xargs cat
+xargs nice
+xargs command
+xargs timeout 5
+xargs xargs
+xargs nice nice
+cd sub && git status
+yarn --version
+pytest --version
+cargo --version
 xargs -I{} sh -c '{}'
 tee x
 ls | tee x
@@ -364,6 +378,31 @@ def test_yolo_allows_every_command(line: str) -> None:
     assert judge(request(decoded(line)), policy("yolo", ask=["shell"])).decision == "allow"
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="runs the commands with bash")
+def test_plainly_harmless_commands_leave_every_file_as_it_was(tmp_path: Path) -> None:
+    for name in ("README.md", "a.txt", "b.txt", "log.txt", "a.csv", "x.py", ".env.example", "src/app.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{name}\n")
+
+    def contents() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = contents()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    for line in FREE:
+        subprocess.run(
+            ["bash", "--norc", "-c", decoded(line)],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+        assert contents() == before, line
+
+
 RULED = [
     ("git commit -m 'x; y'", "allow"),
     ("git commit", "allow"),
@@ -488,7 +527,19 @@ def test_denials_hold_in_yolo_and_against_an_allow_rule_for_everything(command: 
     assert judge(request(command), policy("yolo", allow=["shell"], deny=DENY)).decision == "deny"
 
 
-@pytest.mark.parametrize("command", ["$CMD -rf x", "rm $FLAGS", "{rm,-rf,x}", "echo $((1))", 'sh -c "$x"', "ls | sh"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "$CMD -rf x",
+        "rm $FLAGS",
+        "xargs nice",
+        "xargs sudo -u bob",
+        "{rm,-rf,x}",
+        "echo $((1))",
+        'sh -c "$x"',
+        "ls | sh",
+    ],
+)
 def test_yolo_asks_where_only_running_it_could_tell_whether_it_is_denied(command: str) -> None:
     assert judge(request(command), policy("yolo", deny=["shell(rm -rf *)"])).decision == "ask"
 
@@ -496,6 +547,35 @@ def test_yolo_asks_where_only_running_it_could_tell_whether_it_is_denied(command
 @pytest.mark.parametrize("command", ["python x.py $ARG", "bash build.sh", "git rm x", "for f in *; do wc $f; done"])
 def test_yolo_does_not_ask_about_what_no_rule_can_mean(command: str) -> None:
     assert judge(request(command), policy("yolo", deny=["shell(rm -rf *)"])).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("wc *.py", "allow"),
+        ("wc src/*", "allow"),
+        ("cat *", "ask"),
+        ("cat s*/key", "ask"),
+        ("cat [s]ecrets/key", "ask"),
+        ("cat $FILE", "ask"),
+        ("python x.py $FILE", "allow"),
+        ("cat < $FILE", "ask"),
+        ("cat SECRETS/key", "deny"),
+        ("cd sub && cat key", "allow"),
+        ("rm -r vend*", "ask"),
+        ("rm -r $DIR", "ask"),
+        ("cd sub && rm x", "ask"),
+        ("rm src/*", "allow"),
+    ],
+)
+def test_file_rules_look_at_what_commands_name(command: str, expected: str) -> None:
+    chosen = policy("yolo", deny=["read(secrets/**)", "edit(vendor/**)"])
+    assert judge(request(command), chosen).decision == expected
+
+
+def test_a_rule_without_star_frees_the_redirections_it_shows() -> None:
+    command = request("sh -c 'make > log'")
+    assert judge(command, policy(allow=["shell(sh -c 'make > log')"])).decision == "allow"
 
 
 def test_a_bare_shell_rule_frees_every_command_that_can_be_read() -> None:
@@ -538,6 +618,7 @@ def test_a_rule_may_spell_out_an_assignment() -> None:
 
 def test_paths_below_the_workspace_count_as_inside() -> None:
     assert judge(request("cd /home/me/p/src && ls"), policy()).decision == "ask"
+    assert judge(request("cd /home/me/p && git status", "/home/me/p"), policy()).decision == "allow"
     assert judge(request("cd /home/me/p/src && ls", "/home/me/p"), policy()).decision == "allow"
     assert judge(request("grep -r x /home/me/p", "/home/me/p"), policy()).decision == "allow"
     assert judge(request("grep -r x /home/me/pq", "/home/me/p"), policy()).decision == "ask"

@@ -240,9 +240,10 @@ TABLE: Final[dict[str, Spec]] = {
     "git": Spec(check=_git, recursive=True),
     "command": Spec(check=_looks_up, names_only=True),
 }
+# not yarn, cargo or pytest: they run what the workspace configures before they say their version
 _VERSIONED: Final = names(
-    "python python3 pip pip3 uv ruff mypy pytest node npm pnpm yarn bun deno cargo rustc rustup go java javac gcc g++ "
-    "clang make cmake ruby perl php docker tox poetry rg fd jq curl wget tar sqlite3 ffmpeg"
+    "python python3 pip pip3 uv ruff node npm deno java javac gcc g++ clang make cmake ruby perl php docker rg fd jq "
+    "curl wget tar sqlite3 ffmpeg"
 )
 _QUIET_WRAPPERS: Final = frozenset({"time", "timeout", "nice", "command", "stdbuf", "xargs"})
 _XARGS_FLAGS: Final = frozenset({"-0", "-r", "-n", "-n1", "-L", "-l"})
@@ -318,7 +319,7 @@ def _forbidden_short(arg: str, letters: str) -> bool:
 # -- places ------------------------------------------------------------------------------------------------------------
 
 _SECRET_NAMES: Final = names(
-    ".ssh .gnupg .aws .azure .kube .netrc .pgpass .git-credentials .npmrc .pypirc .password-store .docker .vault-token "
+    ".ssh .gnupg .aws .azure .kube .netrc .pgpass .git-credentials .npmrc .pypirc .password-store .vault-token "
     ".my.cnf .s3cfg .boto .terraformrc .htpasswd "
     "credentials.json .bash_history .zsh_history .python_history id_rsa id_dsa id_ecdsa id_ed25519"
 )
@@ -331,6 +332,7 @@ _SECRET_PATHS: Final = (
     "etc/sudoers",
     "etc/sudoers.d",
     ".local/share/keyrings",
+    ".docker/config.json",
     ".config/gh",
     ".config/gcloud",
     ".config/muse",

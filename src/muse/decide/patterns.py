@@ -267,6 +267,19 @@ def fits_path(rule: Rule, path: str, *, strict: bool = False) -> bool:
     return bool(reachable - {0}) if strict else len(segments) in reachable
 
 
+def may_fit_path(rule: Rule, glob: str) -> bool:
+    """Whether a shell's file name pattern may become a path that the rule, read strictly, fits. When in doubt: yes."""
+    for ours, theirs in zip(_segments(rule.pattern.casefold()), _segments(glob.casefold()), strict=False):
+        if "*" in ours:
+            if "**" in ours or any(sign in theirs for sign in "*?["):
+                return True
+            if not _fits(_segment_parts(ours), theirs):
+                return False
+        elif not _fits(_segment_parts(re.sub(r"\[.*?\]|\?", "*", theirs)), ours):
+            return False
+    return True
+
+
 @lru_cache(maxsize=1024)
 def _segment_parts(pattern: str) -> tuple[str | None, ...]:
     parts: list[str | None] = []

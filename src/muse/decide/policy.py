@@ -169,7 +169,9 @@ def _shown(text: str) -> str:
 
 
 def _protected(path: str) -> bool:
-    return any(part.casefold().rstrip(". ") in _PROTECTED for part in path.split("/"))
+    """Below .git or .muse, or a file named HEAD, which makes any folder a git repository with settings of its own."""
+    parts = [part.casefold().rstrip(". ") for part in path.split("/")]
+    return parts[-1] == "head" or not _PROTECTED.isdisjoint(parts)
 
 
 def _covers_tool(rule: Rule, seen: Seen) -> bool:
@@ -196,7 +198,8 @@ def _frees_write(rule: Rule, path: str) -> bool:
         return False
     if not _protected(path):
         return True
-    return any(names_segment(rule, part) for part in path.split("/") if part.casefold() in _PROTECTED)
+    parts = path.split("/")
+    return any(names_segment(rule, part) for part in parts if part is parts[-1] or part.casefold() in _PROTECTED)
 
 
 # -- command lines: allowing -------------------------------------------------------------------------------------------
@@ -216,7 +219,7 @@ def _shell(seen: Seen, policy: Policy) -> Verdict:
     used: list[str] = []
     exact: set[int] = set()
     for index, stage in enumerate(found):
-        free = is_harmless(stage, seen.request.workspace)
+        free = _free(stage, seen)
         trusted = stage.parent in exact
         rule = None if free or trusted else _covering(stage, rules, guarded=guarded)
         if not free and not trusted and rule is None:
@@ -224,7 +227,7 @@ def _shell(seen: Seen, policy: Policy) -> Verdict:
         if trusted or (rule is not None and is_exact(rule)):
             exact.add(index)
         bare = any(not known.pattern for known in rules)
-        for target in stage.writes:
+        for target in () if trusted else stage.writes:
             if not _may_write(target, seen, writers, bare=bare):
                 return Verdict("ask", f"{mode}: it writes to the file {_shown(target.text)}")
         if rule is not None:
@@ -232,6 +235,11 @@ def _shell(seen: Seen, policy: Policy) -> Verdict:
     if used:
         return Verdict("allow", "allowed by " + ", ".join(dict.fromkeys(used)))
     return Verdict("allow", f"{mode}: plainly harmless")
+
+
+def _free(stage: Stage, seen: Seen) -> bool:
+    """Plainly harmless; git in another folder is not: that folder may be a repository whose settings run commands."""
+    return is_harmless(stage, seen.request.workspace) and not (seen.moved and stage.name == "git")
 
 
 def _covering(stage: Stage, rules: Sequence[Rule], *, guarded: bool) -> Rule | None:
@@ -276,7 +284,7 @@ def _unharmless(seen: Seen) -> str:
     if not seen.stages:
         return "it cannot be split with certainty"
     for stage in seen.stages:
-        if not is_harmless(stage, seen.request.workspace):
+        if not _free(stage, seen):
             return _stage_text(stage)
         for target in stage.writes:
             if target.text not in HARMLESS_FILES:

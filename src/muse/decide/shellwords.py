@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from muse.decide.shelltext import DEPTH_MAX, STAGES_MAX, Stage, Unclear, Word, read
-from muse.decide.wrappers import Inner, inner_commands
+from muse.decide.wrappers import Inner, inner_commands, is_wrapper
 
 __all__ = ["Stage", "Word", "loose_stages", "quoted", "stages"]
 
@@ -53,12 +53,15 @@ def _add(stage: Stage, out: list[Stage], depth: int) -> None:
     if depth > DEPTH_MAX or len(out) >= STAGES_MAX:
         raise Unclear
     inners = inner_commands(stage)
-    opaque = any(not inner.certain for inner in inners)
+    # a wrapper whose command comes only when it runs, as in `xargs nice`
+    opaque = any(not inner.certain for inner in inners) or (stage.open and not inners and is_wrapper(stage))
     place = len(out)
     out.append(replace(stage, opaque=opaque))
     for inner in inners:
         for child in _children(inner, depth):
-            _add(replace(child, parent=place, odd=stage.odd or child.odd), out, depth + 1)
+            _add(
+                replace(child, parent=place, odd=stage.odd or child.odd, open=stage.open or child.open), out, depth + 1
+            )
 
 
 def _children(inner: Inner, depth: int) -> list[Stage]:

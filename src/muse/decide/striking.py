@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from muse.decide.harmless import HARMLESS_FILES
-from muse.decide.patterns import Rule, fits_path, fits_tool, fits_words
+from muse.decide.harmless import HARMLESS_FILES, TABLE
+from muse.decide.patterns import Rule, fits_path, fits_tool, fits_words, may_fit_path
 from muse.decide.permission import Request
 from muse.decide.shelltext import names
 from muse.decide.shellwords import Stage, Word, loose_stages, stages
@@ -53,7 +53,7 @@ def look(request: Request) -> Seen:
             return Seen(request, "shell", "", None)
         found = stages(command)
         elsewhere = any(request.args.get(name) not in (None, "", ".") for name in _FOLDER_ARGS)
-        moved = elsewhere or any(_changes_folder(stage) for stage in found or ())
+        moved = elsewhere or any(_changes_folder(stage, request.workspace) for stage in found or ())
         return Seen(request, "shell", command, found, moved)
     if request.writes or request.recovery_class == "reconcilable":
         return Seen(request, "edit" if request.tool in {"edit", "write"} or request.paths else "other")
@@ -69,7 +69,9 @@ def _writes_arguments(stage: Stage) -> bool:
     return stage.name in _FILE_WRITERS or stage.name in _COPIERS
 
 
-def _changes_folder(stage: Stage) -> bool:
+def _changes_folder(stage: Stage, workspace: str) -> bool:
+    if stage.name == "cd" and len(stage.words) == 2 and stage.words[1].text in {".", workspace or "."}:
+        return False
     return stage.name in _FOLDER_CHANGERS or (
         stage.name in {"env", "git", "make", "tar", "sudo"}
         and any(word.text.startswith(("-C", "-D", "--chdir", "--directory")) for word in stage.words)
@@ -166,17 +168,21 @@ def _strikes_files(rule: Rule, stage: Stage, seen: Seen) -> Fit:
         targets += stage.words[1:]
     elif _writes_arguments(stage):
         targets += stage.words[-1:] if stage.name in _COPIERS else stage.words[1:]
-    return _worst(_strikes_target(rule, word, seen) for word in targets if word.text not in HARMLESS_FILES)
+    shows = rule.tool != "read" or stage.name in TABLE or not stage.words
+    return _worst(_strikes_target(rule, word, seen, shows=shows) for word in targets if word.text not in HARMLESS_FILES)
 
 
-def _strikes_target(rule: Rule, word: Word, seen: Seen) -> Fit:
+def _strikes_target(rule: Rule, word: Word, seen: Seen, *, shows: bool) -> Fit:
+    """`shows`: the command is one that shows or writes files, so a word known only at run time may be such a file."""
     if not rule.pattern:
         return "yes" if rule.tool != "read" else "no"
     paths = [relative_path(text, seen.request.workspace) for text in (word.text, *re.split("[=:,@]", word.text))]
     known = [path for path in paths if path is not None]
     if any(fits_path(rule, path, strict=True) for path in known):
         return "yes"
-    if word.dynamic or word.glob or (seen.moved and rule.tool != "read"):
+    if (word.dynamic and shows) or (seen.moved and rule.tool != "read"):
+        return "maybe"
+    if word.glob and (seen.moved or word.dynamic or any(may_fit_path(rule, path) for path in known)):
         return "maybe"
     last = rule.pattern.rsplit("/", 1)[-1]
     return "maybe" if seen.moved and any(path.rsplit("/", 1)[-1] == last for path in known) else "no"

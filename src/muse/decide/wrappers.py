@@ -129,6 +129,11 @@ def inner_commands(stage: Stage) -> tuple[Inner, ...]:
     return _generic(name, words)
 
 
+def is_wrapper(stage: Stage) -> bool:
+    """Whether the command is one that runs another."""
+    return stage.name.casefold() in WRAPPERS
+
+
 def _code(word: Word) -> Inner:
     return Inner(code=word.text, dynamic=word.dynamic or word.glob, certain=not word.dynamic)
 
