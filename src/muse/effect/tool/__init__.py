@@ -1,11 +1,14 @@
 """The tools that every agent has: files of the workspace, search, and the shell."""
 
 import os
+import shutil
 from collections.abc import Mapping
 
 from muse.effect.protocol import Tool
 from muse.effect.runner import Runner
 from muse.effect.tool.edit import EditTool
+from muse.effect.tool.glob import GlobTool
+from muse.effect.tool.grep import GrepTool
 from muse.effect.tool.kept import OutputTool, ReadOutput
 from muse.effect.tool.read import ReadTool
 from muse.effect.tool.shell import ShellTool
@@ -31,8 +34,16 @@ def builtin_tools(
         ReadTool(),
         WriteTool(),
         EditTool(),
+        GlobTool(),
+        GrepTool(_ripgrep()),
         ShellTool(runner, os.environ if environment is None else environment, extra_names),
     ]
     if read_output is not None:
         tools.append(OutputTool(read_output))
     return {tool.spec.name: tool for tool in tools}
+
+
+def _ripgrep() -> str | None:
+    """Where ripgrep is, if it is anywhere that does not depend on the current folder."""
+    found = shutil.which("rg")
+    return found if found is not None and os.path.isabs(found) else None

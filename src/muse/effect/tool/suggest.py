@@ -18,11 +18,11 @@ SUGGESTIONS_MAX: Final = 3
 _SKIPPED: Final = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 
 
-def no_such_file(root: Path, location: Location) -> str:
+def no_such_file(root: Path, location: Location, kind: str = "file") -> str:
     """The message about a missing file, with the names that come close."""
     near = similar(root, location.relative)
     hint = f"did you mean {' or '.join(near)}?" if near else "use glob to find files"
-    return f"no file {quote(location.given)}; {hint}"
+    return f"no {kind} {quote(location.given)}; {hint}"
 
 
 def similar(root: Path, relative: str) -> list[str]:
