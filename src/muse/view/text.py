@@ -7,7 +7,8 @@ hold none. Whether to colour is decided by the front door.
 from typing import Final
 
 from muse.view.amounts import duration
-from muse.view.timeline import Line, Row
+from muse.view.line import Line
+from muse.view.timeline import Row
 from muse.view.visible import columns, fit, wrap
 
 WIDTH_MIN: Final = 40

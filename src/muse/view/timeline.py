@@ -12,19 +12,13 @@ import msgspec
 
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import ApprovalRequested, ModelRequested, ModelResponded, ToolStarted
+from muse.view.line import Line
 from muse.view.summary import SUMMARIES, Said
 from muse.view.titles import call_title
 from muse.view.visible import headline
 
 Kind = Literal["session", "person", "agent", "model", "tool", "approval", "files", "doubt", "limit", "log", "unknown"]
 Severity = Literal["quiet", "normal", "good", "bad", "attention"]
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One line of a row's detail, and what it is."""
-
-    text: str
-    look: Literal["plain", "dim", "head", "add", "remove", "bad"] = "plain"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,11 @@ COMMANDS: dict[str, str] = {
     "exec": "Run one task to its end.",
     "resume": "Go on where a session stopped.",
     "replay": "Step through what happened.",
+    "log": "List events; -f follows a running session.",
+    "show": "One event in full.",
+    "ls": "List sessions.",
+    "export": "Write a session for others: verifiable jsonl, or md to read.",
+    "verify": "Check what a log proves, and what it does not.",
 }
 """Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec` in `exec_`)."""
 

@@ -1,0 +1,96 @@
+"""A session open for reading: its events decoded, its blobs, its head, its verdict and its export.
+
+Front doors and exports read through this; they never see the store. It must not know how anything is shown.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import msgspec
+
+from muse.errors import Damaged, Incomplete, InvalidEvent
+from muse.event.content import BlobRef
+from muse.event.envelope import Event, decode
+from muse.log.protocol import Log, Stored
+
+VERIFY_HINT = "muse verify says what can still be trusted"
+
+
+class Position(msgspec.Struct, frozen=True):
+    """An event's place in the chain: `hash` (hex) commits to it and to all before."""
+
+    seq: int
+    hash: str
+
+
+class Reading:
+    """One log, read only. Close it, or use it as a context."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.session = log.session
+
+    def events(self, after: int = 0, before: int | None = None) -> Iterator[Event]:
+        """Decoded events with after < seq < before. Raises `Damaged` naming the first that cannot be read."""
+        for stored in self._log.read(after=after, before=before):
+            yield _decoded(stored)
+
+    def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Event]:
+        """As `events`, then waits for more until `stopped()`."""
+        for stored in self._log.follow(after, stopped):
+            yield _decoded(stored)
+
+    def event(self, seq: int) -> Event | None:
+        """One event, or None where the log has none of that number."""
+        return next(self.events(after=seq - 1, before=seq + 1), None)
+
+    def stored(self, seq: int) -> Stored | None:
+        """One event as it is stored: exact bytes, commitment and chain value."""
+        return next(self._log.read(after=seq - 1, before=seq + 1), None)
+
+    def head(self) -> Position:
+        """The last event's place."""
+        head = self._log.head()
+        return Position(head.seq, head.hash.hex())
+
+    def at(self, seq: int) -> Position:
+        """The place of event `seq`, which must be there."""
+        stored = self.stored(seq)
+        assert stored is not None, f"event {seq} is not in the log"
+        return Position(seq, stored.hash.hex())
+
+    def content(self, ref: BlobRef) -> bytes | None:
+        """A blob's bytes, None where redaction hid them. Raises `Damaged`."""
+        try:
+            return self._log.get_blob(ref.blob)
+        except Incomplete:
+            return None
+
+    def stream(self, root: str) -> Iterator[bytes]:
+        """A blob in chunks. Raises `Damaged` or, for a hidden one, `Incomplete`."""
+        return self._log.stream_blob(root)
+
+    def export(
+        self, write: Callable[[bytes], object], upto: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Write the export format of docs/format.md, to event `upto` (0: all). Returns the number of events."""
+        from muse.log.export import write_export
+
+        return write_export(self._log, write, upto=upto, progress=progress)
+
+    def close(self) -> None:
+        """Close the log. Harmless when called twice."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _decoded(stored: Stored) -> Event:
+    try:
+        return decode(stored.header, stored.body, stored.hidden)
+    except (InvalidEvent, UnicodeDecodeError) as error:
+        raise Damaged(f"event {stored.seq} cannot be read: {error}", seq=stored.seq, hint=VERIFY_HINT) from error

@@ -1,0 +1,75 @@
+"""`muse log`: one row an event."""
+
+import fnmatch
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import click
+
+from muse import app
+from muse.event.envelope import Event
+from muse.ui.cli.address import require_event, resolve
+from muse.ui.cli.output import Answers, answers
+from muse.view.lines import json_line
+from muse.view.text import row_text
+from muse.view.timeline import Context, learn, row
+
+
+@click.command("log")
+@click.argument("address", default="")
+@click.option("-f", "--follow", is_flag=True, help="Go on as events come in; Ctrl-C ends it.")
+@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only this type; tool.* takes a group.")
+@click.option("--agent", default="", help="Only this agent's events.")
+@click.option("--json", "as_json", is_flag=True, help="One event a line, as JSON.")
+@click.option("--no-color", is_flag=True, help="Never colour.")
+def command(
+    address: str, follow: bool, last: int | None, types: tuple[str, ...], agent: str, as_json: bool, no_color: bool
+) -> int:
+    """Print the events of ADDRESS (SESSION[:AGENT][@SEQ]; default: the last session), up to SEQ."""
+    place = resolve(address)
+    lane = agent or place.address.agent
+    upto = place.address.seq
+
+    def wanted(event: Event) -> bool:
+        if lane and event.agent != lane:
+            return False
+        return not types or any(fnmatch.fnmatchcase(event.type, pattern) for pattern in types)
+
+    with answers(colour=not no_color) as out, app.read_session(place.path) as reading:
+        require_event(reading, upto)
+        printer = _Printer(out, as_json)
+        past = filter(wanted, printer.learning(reading.events(before=upto + 1 if upto else None)))
+        for event in past if last is None else deque(past, maxlen=last):
+            printer.show(event)
+        if follow and not upto:
+            out.flush()
+            for event in printer.learning(reading.follow(printer.seen, lambda: False)):
+                if wanted(event):
+                    printer.show(event)
+                    out.flush()
+    return 0
+
+
+class _Printer:
+    """Events to lines, with what earlier events said; `seen` is the last seq that came by."""
+
+    def __init__(self, out: Answers, as_json: bool) -> None:
+        self._out = out
+        self._as_json = as_json
+        self._context = Context()
+        self.seen = 0
+
+    def learning(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The same events, each taken in when it comes by."""
+        for event in events:
+            learn(self._context, event)
+            self.seen = event.seq
+            yield event
+
+    def show(self, event: Event) -> None:
+        """One line."""
+        if self._as_json:
+            self._out.line(json_line(event))
+        else:
+            self._out.line(row_text(row(event, self._context), width=self._out.width, colour=self._out.colour))

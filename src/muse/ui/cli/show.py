@@ -1,0 +1,164 @@
+"""`muse show`: one event in full, and what belongs to it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from muse import app
+from muse.errors import UsageError
+from muse.event.content import BlobRef
+from muse.event.envelope import Event, Redacted, Unknown
+from muse.ui.cli.address import require_event, resolve
+from muse.ui.cli.files import write_file
+from muse.ui.cli.output import Answers, answers
+from muse.view.amounts import size
+from muse.view.detail import detailed
+from muse.view.lines import json_line
+from muse.view.text import detail_text, paint, row_text
+from muse.view.timeline import Context, learn, row
+from muse.view.visible import lines_of, one_line
+
+
+@click.command("show")
+@click.argument("address", default="")
+@click.option(
+    "--blob", "blob", default="", metavar="NAME", help="A blob of the event: its name as listed, or its root."
+)
+@click.option("-o", "--output", default="", metavar="FILE", help="With --blob: write it to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--json", "as_json", is_flag=True, help="The event as one JSON line, with its hash.")
+@click.option("--no-color", is_flag=True, help="Never colour.")
+def command(address: str, blob: str, output: str, force: bool, as_json: bool, no_color: bool) -> int:
+    """Print the event at ADDRESS (SESSION@SEQ; default: the last event of the last session)."""
+    place = resolve(address)
+    if output and not blob:
+        raise UsageError("--output needs --blob", hint="muse show without --blob lists the event's blobs")
+    with app.read_session(place.path) as reading, answers(colour=not no_color) as out:
+        require_event(reading, place.address.seq)
+        seq = place.address.seq or _last(reading, place.address.agent)
+        event = reading.event(seq)
+        if event is None:
+            raise UsageError(f"{reading.session} has no events yet", hint="muse log -f waits for them")
+        if blob:
+            _give_blob(reading, _chosen(event, blob), output, force, out)
+        elif as_json:
+            out.line(_json(reading, event))
+        else:
+            _print(reading, event, out)
+    return 0
+
+
+def blobs_of(event: Event) -> dict[str, BlobRef]:
+    """The blobs that an event names, by where they stand: `raw`, `output`, `observed.after`, `changes.0.before`."""
+    found: dict[str, BlobRef] = {}
+    if not isinstance(event.body, Redacted | Unknown):
+        _collect(event.body, "", found)
+    return found
+
+
+def _collect(value: object, name: str, found: dict[str, BlobRef]) -> None:
+    if isinstance(value, BlobRef):
+        found[name] = value
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            _collect(getattr(value, field), f"{name}.{field}" if name else field, found)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            _collect(item, f"{name}.{index}", found)
+
+
+def _chosen(event: Event, wanted: str) -> BlobRef:
+    found = blobs_of(event)
+    if wanted in found:
+        return found[wanted]
+    matching = {
+        ref.blob: ref for name, ref in found.items() if ref.blob.startswith(wanted) or name.endswith(f".{wanted}")
+    }
+    if len(matching) == 1:
+        return next(iter(matching.values()))
+    names = ", ".join(found) or "none"
+    raise UsageError(f"#{event.seq} has no single blob {wanted!r}", hint=f"it has: {names}")
+
+
+def _give_blob(reading: app.Reading, ref: BlobRef, output: str, force: bool, out: Answers) -> None:
+    if output:
+        write_file(Path(output), reading.stream(ref.blob), force=force)
+        click.echo(f"wrote {size(ref.length)} to {output}", err=True)
+    elif out.terminal:
+        for line in lines_of(b"".join(reading.stream(ref.blob)).decode(errors="replace")):
+            out.line(line)
+    else:
+        for chunk in reading.stream(ref.blob):
+            out.raw(chunk)
+
+
+def _json(reading: app.Reading, event: Event) -> str:
+    """The line that `log --json` prints, with the chain value after the event."""
+    line = msgspec.json.decode(json_line(event))
+    return msgspec.json.encode({**line, "hash": reading.at(event.seq).hash}, order="sorted").decode()
+
+
+def _print(reading: app.Reading, event: Event, out: Answers) -> None:
+    context, family = _family(reading, event)
+    out.line(row_text(row(event, context), width=out.width, colour=out.colour))
+    stored = reading.stored(event.seq)
+    assert stored is not None
+    kind = f"{event.type} v{event.v}"
+    fields = {
+        "type": kind, "time": event.time, "agent": event.agent, "epoch": str(event.epoch),
+        "cause": f"#{event.cause}" if event.cause else "none", "id": event.id,
+        "leaves": f"{stored.count}, root {stored.root.hex()}", "hash": stored.hash.hex(),
+    }  # fmt: skip
+    for name, value in fields.items():
+        out.line(f"  {paint(f'{name:<7}', '2', out.colour)} {one_line(value)}")
+    detail = detailed(event, context, reading.content)
+    if detail.detail:
+        out.line()
+        out.lines(detail_text(detail, indent="  ", width=out.width, colour=out.colour))
+    out.line()
+    out.lines([f"  {line}" for line in _body_lines(event)])
+    blobs = blobs_of(event)
+    if blobs:
+        out.line()
+        for name, ref in blobs.items():
+            out.line(f"  blob {name}  {size(ref.length)}  {ref.blob[:16]}…")
+    others = [one for one in family if one.seq != event.seq]
+    if others:
+        out.line()
+        for one in others:
+            shown = detailed(one, context, reading.content, lines_max=40)
+            out.line(row_text(shown, width=out.width, colour=out.colour))
+            out.lines(detail_text(shown, width=out.width, colour=out.colour))
+
+
+def _body_lines(event: Event) -> Iterator[str]:
+    """The body as indented JSON, safe to show."""
+    line = msgspec.json.decode(json_line(event), type=dict[str, msgspec.Raw])["body"]
+    text = msgspec.json.format(bytes(line), indent=2).decode()
+    yield from lines_of(text)
+
+
+def _family(reading: app.Reading, event: Event) -> tuple[Context, list[Event]]:
+    """What is known up to the end of the event's call, and the events of that call."""
+    context, family = Context(), []
+    call = getattr(event.body, "call", "")
+    for one in reading.events():
+        learn(context, one)
+        if call and (getattr(one.body, "call", "") == call or call in getattr(one.body, "calls", ())):
+            family.append(one)
+    return context, family
+
+
+def _last(reading: app.Reading, lane: str) -> int:
+    """The head, or the last event of a lane."""
+    if not lane:
+        return reading.head().seq
+    found = 0
+    for event in reading.events():
+        if event.agent == lane:
+            found = event.seq
+    if not found:
+        raise UsageError(f"{reading.session} has no agent {lane}", hint="muse log shows who took part")
+    return found
