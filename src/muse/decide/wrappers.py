@@ -93,12 +93,17 @@ WRAPPERS: Final = frozenset(_SPECS) | SHELLS | OTHER_SHELLS | _NAMED
 _UNCERTAIN: Final = frozenset(
     {"unshare", "nsenter", "setpriv", "systemd-run", "bwrap", "firejail", "entr", "parallel", "ssh"}
 )
-LAUNCHERS: Final = names(
+RUNNERS: Final = names(
+    "uvx npx bunx direnv tmux screen at batch expect gdb valgrind numactl proxychains4 torsocks cpulimit gosu su-exec "
+    "runuser pkexec sg fakeroot xvfb-run dbus-run-session systemd-inhibit rlwrap setarch linux32 linux64 chpst prlimit "
+    "perf ccache hyperfine dotenv chronic newgrp start-stop-daemon daemonize"
+)
+LAUNCHERS: Final = RUNNERS | names(
     "uv uvx poetry pipenv pdm hatch rye npx bunx pnpm npm yarn bun deno docker podman kubectl nix direnv mise asdf "
     "pyenv rbenv bundle cargo go make just python python3 perl ruby node php lua awk gawk mawk tmux screen at batch "
     "fd fdfind expect gdb rsync tar git vim vi ex ed emacs"
 )
-RUNNERS: Final = names("uvx npx bunx direnv tmux screen at batch expect gdb")
+
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _EXEC_FLAGS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
