@@ -224,13 +224,14 @@ class SqliteLog(SqliteReader):
         Raises apsw.ConstraintError, with nothing written, if an id is."""
         known = self._head
         names = chain.named_blobs(drafts)
-        placed = chain.place(drafts, known, epoch)
+        # A head that others moved is not known yet: drafts may name a cause beyond it, so they cannot be placed there.
+        placed = chain.place(drafts, known, epoch) if known.seq == expected_head else None
         with self._writing():
             head = self._checked_last(epoch)
             kept = head.seq == expected_head
             if not kept:
                 placed = chain.place(facts, head, epoch)
-            elif head.seq != known.seq:
+            elif placed is None or head.seq != known.seq:
                 placed = chain.place(drafts, head, epoch)
             self._insert(placed[0], names)
         self._head = placed[1]

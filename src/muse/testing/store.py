@@ -349,6 +349,12 @@ class SubmitCases(_Case):
         assert log.submit(draft("user.prompted")) == 2
         assert log.append([draft()], [], 2, 1).decisions_kept
 
+    def test_the_owner_may_name_a_command_of_another_as_the_cause(self, tmp_path: Path) -> None:
+        log, other = self.two(tmp_path)
+        assert other.submit(draft("user.prompted")) == 2
+        done = log.append([], [draft("model.requested", cause=2)], 2, 1)
+        assert (done.first, done.decisions_kept) == (3, True)
+
     def test_the_same_command_again_is_the_same_event(self, tmp_path: Path) -> None:
         log, other = self.two(tmp_path)
         command = draft("user.prompted")
