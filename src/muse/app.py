@@ -376,6 +376,10 @@ class Owned:
             self._blobs = open_log(path_of(self._log), read_only=False, check=False)
         return self._blobs
 
+    def event(self, seq: int) -> Event | None:
+        """An event of the log."""
+        return event_at(self._submitter, seq)
+
     def submit(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> int:
         """Submit a command, through the log like anybody else, and return its seq."""
         seq = self._submitter.submit(seal(body, agent, cause))
@@ -402,6 +406,19 @@ class Owned:
             if log is not None:
                 log.close()
         self.running.release()
+
+
+def discard_empty(log: Log) -> None:
+    """Close a log, and take its file away when it holds no event: a session that never began."""
+    try:
+        empty = log.head().seq == 0
+    except MuseError:
+        empty = False
+    path = path_of(log)
+    log.close()
+    if empty:
+        for name in (path, path.with_suffix(".lock")):
+            name.unlink(missing_ok=True)
 
 
 def path_of(log: Log) -> Path:

@@ -48,14 +48,19 @@ def cli() -> None:
     """A coding agent with one append-only log: kill it anywhere, nothing runs twice, nothing is lost."""
 
 
+def show_error(error: MuseError) -> None:
+    """What happened, and what to do about it, on standard error."""
+    click.echo(f"muse: {error}", err=True)
+    if error.hint:
+        click.echo(f"      {error.hint}", err=True)
+
+
 def main() -> None:
     """The entry point: every error of muse becomes a line on stderr and an exit code."""
     try:
         code = cli.main(standalone_mode=False)
     except MuseError as error:
-        click.echo(f"muse: {error}", err=True)
-        if error.hint:
-            click.echo(f"      {error.hint}", err=True)
+        show_error(error)
         sys.exit(error.exit_code)
     except click.UsageError as error:
         error.show()

@@ -1,37 +1,213 @@
-"""What `exec` and `resume` share: own the session, show it while it runs, end with its exit code."""
+"""What `exec`, `resume` and the chat share: own the session, show it while it runs, end with its exit code.
+
+Signals: the first Ctrl-C cancels the turn, a second within two seconds leaves at once. SIGTERM and SIGHUP leave at
+once. Who leaves cancels nothing: the log is closed in order, and the process ends without unwinding its tasks, because
+a task that is cancelled ends its command. The next `muse resume` re-attaches.
+"""
 
 import os
+import signal
 import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Final, NoReturn
 
 import anyio
-import click
+import msgspec
 
 from muse import app
-from muse.config import Config
+from muse.config import Loaded
+from muse.errors import Busy, MuseError
 from muse.event.content import Settings
 from muse.event.envelope import Event
-from muse.event.kinds import UserPrompted
-from muse.view.lines import json_line
+from muse.event.kinds import CancelRequested, UserPrompted
+from muse.ui.cli.asking import CLIENT, Asking
+from muse.ui.cli.live import Live
+from muse.ui.cli.person import Terminal
+from muse.ui.cli.recovery import Recovery
+from muse.view.amounts import duration, plural
+from muse.view.summary import outcome_words
+from muse.view.visible import headline
 
-EXIT_CODES = {"done": 0, "failed": 1, "unanswered": 3, "provider": 4, "budget": 5, "cancelled": 130}
+EXIT_CODES: Final = {"done": 0, "failed": 1, "unanswered": 3, "provider": 4, "budget": 5, "cancelled": 130}
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+TWICE_SECONDS: Final = 2.0
 
 
-def drive(
-    log: app.Log, settings_file: Config, settings: Settings, workspace: Path, *, prompt: str, fresh: bool, as_json: bool
-) -> int:
+class Job(msgspec.Struct, kw_only=True):
+    """One session to drive. `fresh`: it has no events yet. `show_after`: show from the event after this one (None:
+    from this opening on)."""
+
+    log: app.Log
+    loaded: Loaded
+    settings: Settings
+    workspace: Path
+    live: Live
+    terminal: Terminal | None
+    fresh: bool = False
+    name: str = ""
+    show_after: int | None = None
+    stay: bool = False
+    recovery: Recovery | None = None
+
+
+def short(session: str) -> str:
+    """The part of a session's id that names it to a person."""
+    return session.rpartition("-")[2]
+
+
+class Drive:
+    """An owned session with its terminal. Made by claiming it; raises `Busy` when another process runs it."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.live = job, job.live
+        self.session = job.log.session
+        self.live.say(f"session {self.session}  pid {os.getpid()}")
+        if job.loaded.notice:
+            self.live.say(f"note: {job.loaded.notice}", "33")
+        self._asking = Asking(job.live, job.terminal, short(self.session))
+        self._begun = time.monotonic()
+        self._interrupted_at = 0.0
+        self.on_event = self._on_event
+        try:
+            self.owned = app.Owned(
+                job.log, job.loaded.config, job.settings, job.workspace, self._on_event, self.live.signal,
+                fresh=job.fresh, name=job.name, stay=job.stay, show_after=job.show_after, on_fatal=self._on_fatal,
+            )  # fmt: skip
+        except BaseException:
+            app.discard_empty(job.log)
+            raise
+        self._asking.owned = self.owned
+
+    def prompt(self, text: str) -> int:
+        """Submit a person's prompt."""
+        return self.owned.submit(UserPrompted(text=text, origin=app.origin(CLIENT)))
+
+    async def run(self) -> app.Session:
+        """Until the session closes."""
+        failed: MuseError | None = None
+        state: app.Session | None = None
+        async with anyio.create_task_group() as tasks:
+            with anyio.open_signal_receiver(*_handled()) as signals:
+                tasks.start_soon(self._watch, signals)
+                tasks.start_soon(self._ask)
+                try:
+                    state = await self.owned.run()
+                except MuseError as error:
+                    failed = error
+                tasks.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        assert state is not None
+        return state
+
+    def _on_event(self, event: Event) -> None:
+        self.live.event(event)
+        self._asking.noticed(event)
+        recovery = self.job.recovery
+        if recovery is not None and (line := recovery.take(event)):
+            self.live.tell(line, "1")
+
+    async def _ask(self) -> None:
+        try:
+            await self._asking.run()
+        except MuseError as error:
+            self._on_fatal(error)
+
+    async def _watch(self, signals: AsyncIterator[signal.Signals]) -> None:
+        async for number in signals:
+            if number == signal.SIGINT:
+                self.interrupted()
+            else:
+                self.leave(TERMINATED, f"stopped by {number.name}; nothing was cancelled")
+
+    def interrupted(self) -> None:
+        """A Ctrl-C: cancel the turn, or leave when it is the second."""
+        now = time.monotonic()
+        if now - self._interrupted_at < TWICE_SECONDS:
+            self.leave(INTERRUPTED, "left; the turn is cancelled as far as it had come")
+        self._interrupted_at = now
+        self.live.say("cancelling the turn (Ctrl-C again leaves at once)", "33")
+        try:
+            self.owned.submit(CancelRequested(why="the user pressed Ctrl-C", origin=app.origin(CLIENT)))
+        except MuseError as error:
+            self._on_fatal(error)
+
+    def _on_fatal(self, error: MuseError) -> NoReturn:
+        from muse.ui.cli import show_error
+
+        show_error(error)
+        self.leave(error.exit_code, "nothing was cancelled; what is in the log is safe")
+
+    def leave(self, code: int, why: str) -> NoReturn:
+        """End this process now, without cancelling anything."""
+        if self.job.terminal is not None:
+            self.job.terminal.restore()
+        self.live.say(f"{why}. Go on: muse resume {short(self.session)}")
+        with suppress(MuseError, OSError):
+            self.owned.leave()
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
+
+    def end(self, state: app.Session, *, as_json: bool) -> int:
+        """Say how it ended and what can be done next. Returns the exit code."""
+        outcome = state.outcome or "done"
+        if outcome in ("done", "failed"):
+            self.live.final()
+        again = self.job.recovery.again if self.job.recovery else 0
+        if again:
+            self.live.say(f"muse: a fault: {plural(again, 'finished step')} started again; please report it", "31")
+        if not as_json:
+            self._farewell(state, outcome)
+        elif outcome != "done":
+            self.live.tell(f"{outcome_words(outcome)}{_because(state.reason)}")
+        return EXIT_CODES[outcome]
+
+    def _farewell(self, state: app.Session, outcome: str) -> None:
+        live, name = self.live, short(self.session)
+        took = duration(round((time.monotonic() - self._begun) * 1000))
+        words = outcome_words(outcome) + (_because(state.reason) if outcome != "done" else "")
+        live.tell()
+        live.tell(f"{words}  {took}", "32" if outcome == "done" else "31")
+        if advice := ADVICE.get(outcome):
+            live.tell(f"  {advice.format(name=name)}")
+        live.tell(f'  resume   muse resume {name} "…"', "2")
+        live.tell(f"  replay   muse replay {name}", "2")
+        live.tell(f"  export   muse export {name} --format md", "2")
+
+
+ADVICE: Final = {
+    "provider": "when that is mended: muse resume {name}",
+    "unanswered": 'allow it beforehand: muse resume {name} --allow "RULE" "go on"',
+    "budget": "with more room: muse resume {name} -c max_model_calls=2000",
+}
+
+
+def _because(reason: str) -> str:
+    return f": {headline(reason, 300)}" if reason else ""
+
+
+def _handled() -> list[signal.Signals]:
+    """The signals to handle; one that is ignored (nohup, a script's background job) stays ignored."""
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in wanted if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def drive(job: Job, prompt: str, *, as_json: bool) -> int:
     """Run the session to its end. Returns the exit code that its outcome stands for."""
-    click.echo(f"session {log.session}  pid {os.getpid()}", err=True)
-
-    def on_event(event: Event) -> None:
-        click.echo(json_line(event) if as_json else f"#{event.seq:<4} {event.agent:<8} {event.type}")
-        sys.stdout.flush()
-
-    def on_signal(call: str, text: str) -> None:
-        pass
-
-    owned = app.Owned(log, settings_file, settings, workspace, on_event, on_signal, fresh=fresh)
+    driven = Drive(job)
     if prompt:
-        owned.submit(UserPrompted(text=prompt))
-    state = anyio.run(owned.run)
-    return EXIT_CODES[state.outcome or "done"]
+        driven.prompt(prompt)
+    state = anyio.run(driven.run)
+    return driven.end(state, as_json=as_json)
+
+
+def busy(session: str, pid: int) -> Busy:
+    """What to say when another process runs the session."""
+    name = short(session)
+    who = f"process {pid}" if pid else "another process"
+    return Busy(f"{who} runs this session", hint=f'watch it: muse log -f {name}; speak to it: muse steer {name} "…"')

@@ -1,29 +1,43 @@
 """`muse exec`: one task, from a prompt to its end."""
 
-import sys
-from pathlib import Path
+import re
+from typing import Final
 
 import click
 
-from muse import app, config
+from muse import app
 from muse.errors import UsageError
-from muse.ui.cli.drive import drive
+from muse.ui.cli.drive import Job, drive
+from muse.ui.cli.live import Live
+from muse.ui.cli.options import driving, flags_of, folder_of, prompt_of
+from muse.ui.cli.person import person
+
+NAME: Final = re.compile(r"[^\s:@/\x00-\x1f\x7f]{1,80}")
 
 
 @click.command("exec")
 @click.argument("prompt")
-@click.option("-m", "--model", default="", help="PROVIDER/MODEL.")
-@click.option("--permission-mode", default="", help="default, accept-edits, plan or yolo.")
-@click.option("--yolo", is_flag=True, help="Ask for nothing (denies still hold).")
-@click.option("-c", "--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
-@click.option("--json", "as_json", is_flag=True, help="One event a line on standard output.")
-def command(prompt: str, model: str, permission_mode: str, yolo: bool, pairs: tuple[str, ...], as_json: bool) -> int:
-    """Run PROMPT to its end in the current folder ("-" reads it from standard input)."""
-    text = sys.stdin.read() if prompt == "-" else prompt
-    if not text.strip():
-        raise UsageError("the prompt is empty", hint='say what is to be done: muse exec "mend the failing test"')
-    workspace = Path.cwd().resolve()
-    settings_file = config.load(workspace, pairs)
-    settings = app.settings_of(settings_file, model, "yolo" if yolo else permission_mode)
+@click.option("--name", default="", help="A name for the session, to use in place of its id.")
+@driving
+def command(prompt: str, name: str, **given: object) -> int:
+    """Run PROMPT to its end in the current folder ("-" reads it from standard input).
+
+    Progress goes to standard error, the answer to standard output. Exit code: 0 done, 1 the task failed, 3 nobody
+    answered an approval, 4 provider or credentials, 5 a limit, 130 interrupted, 143 terminated.
+    """
+    flags = flags_of(given)
+    text = prompt_of(prompt)
+    workspace = folder_of(flags.folder)
+    terminal = person()
+    if name and (not NAME.fullmatch(name) or name == "last"):
+        raise UsageError(f"{name!r} cannot be a session's name", hint="up to 80 characters without blanks, : @ or /")
+    loaded = flags.settings(workspace, terminal is not None)
+    settings = app.with_rules(app.settings_of(loaded.config, flags.model, flags.mode), flags.allow, flags.deny)
+    app.model_of(loaded.config, settings)  # a missing key is said before a session is made
+    live = Live(as_json=flags.as_json, quiet=flags.quiet)
     log = app.create_log(app.new_session_id())
-    return drive(log, settings_file, settings, workspace, prompt=text, fresh=True, as_json=as_json)
+    job = Job(
+        log=log, loaded=loaded, settings=settings, workspace=workspace, live=live, terminal=terminal, fresh=True,
+        name=name,
+    )  # fmt: skip
+    return drive(job, text, as_json=flags.as_json)

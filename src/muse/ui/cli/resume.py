@@ -4,19 +4,97 @@ from pathlib import Path
 
 import click
 
-from muse import app, config
-from muse.ui.cli.drive import drive
+from muse import app
+from muse.errors import Busy, UsageError
+from muse.ui.cli.address import resolve
+from muse.ui.cli.drive import Job, busy, drive, short
+from muse.ui.cli.live import Live
+from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of
+from muse.ui.cli.person import person
+from muse.ui.cli.recovery import Recovery, finished_calls
+from muse.view.summary import outcome_words
+from muse.view.visible import headline
 
 
 @click.command("resume")
 @click.argument("session", default="last")
 @click.argument("prompt", default="")
-@click.option("--json", "as_json", is_flag=True, help="One event a line on standard output.")
-def command(session: str, prompt: str, as_json: bool) -> int:
-    """Go on with SESSION (an id, part of one, a file; default: the last one), with a new PROMPT if there is one."""
-    log = app.open_log(app.find_session(session), read_only=False)
+@click.option("--after", type=click.IntRange(min=0), default=None, metavar="SEQ",
+              help="Show from the event after SEQ on, so that a reader of --json goes on without a gap.")  # fmt: skip
+@driving
+def command(session: str, prompt: str, after: int | None, **given: object) -> int:
+    """Go on with SESSION (an id, part of one, a name, a file; default: the last one), with a new PROMPT if given.
+
+    Model, permission mode, rules and limits are those of the log, unless flags say otherwise.
+    """
+    flags = flags_of(given)
+    path = _find(session, prompt)
+    text = prompt_of(prompt) if prompt else ""
+    if pid := app.owner_pid(path):
+        raise busy(path.stem, pid)
+    log = app.open_log(path, read_only=False)
     state = app.state_of(log)
-    workspace = Path(state.workspace)
-    settings_file = config.load(workspace)
-    assert state.settings is not None
-    return drive(log, settings_file, state.settings, workspace, prompt=prompt, fresh=False, as_json=as_json)
+    app.require_continuable(log, state)
+    if after is not None and after > state.seq:
+        raise UsageError(f"there is no event {after}: the log has {state.seq}", hint="give the last seq that you have")
+    live = Live(as_json=flags.as_json, quiet=flags.quiet)
+    if not text and not _left_to_do(state):
+        return _nothing(log, state, live, after)
+    job = _job(log, state, flags, live, after)
+    try:
+        return drive(job, text, as_json=flags.as_json)
+    except Busy as error:
+        raise busy(log.session, app.owner_pid(path)) from error
+
+
+def _find(session: str, prompt: str) -> Path:
+    try:
+        return resolve(session).path
+    except UsageError as error:
+        if prompt or session in ("", "last"):
+            raise
+        shown = headline(session, 60)
+        raise UsageError(
+            f"{shown!r} is no session ({error})", hint=f'to give a prompt: muse resume last "{shown}"'
+        ) from error
+
+
+def _left_to_do(state: app.Session) -> bool:
+    """Whether an agent is in a turn, or a person's words wait."""
+    return bool(state.active or state.early or (state.prompts and "main" not in state.agents))
+
+
+def _nothing(log: app.Log, state: app.Session, live: Live, after: int | None) -> int:
+    if after is not None:
+        for event in app.events(log, after):
+            live.event(event)
+    name = short(log.session)
+    if not state.prompts:
+        words = "it has had no prompt yet"
+    else:
+        outcome = state.outcome or state.agents["main"].outcome or "done"
+        words = f"nothing is left to do ({outcome_words(outcome)})"
+    live.say(f'session {log.session}: {words}. To give it more: muse resume {name} "…"')
+    log.close()
+    return 0
+
+
+def _job(log: app.Log, state: app.Session, flags: Flags, live: Live, after: int | None) -> Job:
+    workspace = folder_of(flags.folder) if flags.folder else Path(state.workspace)
+    if state.settings is None:
+        raise UsageError(f"session {log.session} was never opened", hint='start a new one: muse exec "…"')
+    if not workspace.is_dir():
+        raise UsageError(
+            f"the folder of this session is gone: {workspace}",
+            hint=f"put it back, or go on in another one: muse resume {short(log.session)} -C DIR (the log is whole)",
+        )
+    terminal = person()
+    loaded = flags.settings(workspace, terminal is not None)
+    settings = app.settings_again(state, loaded, flags.model, flags.mode)
+    settings = app.with_rules(settings, flags.allow, flags.deny)
+    app.model_of(loaded.config, settings)  # a missing key is said before anything is claimed
+    recovery = Recovery(state, set() if state.clean else finished_calls(log))
+    return Job(
+        log=log, loaded=loaded, settings=settings, workspace=workspace, live=live, terminal=terminal,
+        show_after=after, recovery=recovery,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""A running session as watched: rows and streamed text on standard error, events or the answer on standard output.
+
+A reader that goes away (`muse exec … | head`) never harms the run: its stream falls silent and the session goes on.
+This module must not know what drives the session.
+"""
+
+import os
+import shutil
+import sys
+from typing import Final, TextIO
+
+import msgspec
+
+from muse.event.envelope import Event
+from muse.event.kinds import ModelRequested, ModelResponded, ToolFinished, ToolStarted
+from muse.ui.cli.output import WIDTH_MAX
+from muse.view.lines import json_line
+from muse.view.text import paint, row_text
+from muse.view.timeline import Context, learn, row
+from muse.view.visible import fit, visible
+
+BAR: Final = "       │ "
+LIVE_LINE_CHARS_MAX: Final = 4000
+"""How much of an unfinished line of a tool's output is kept until its end comes."""
+
+
+class Stream:
+    """One of the two standard streams. Falls silent when its reader has gone."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.terminal = file.isatty()
+        dumb = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self.colour = self.terminal and not dumb
+        self.width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if self.terminal else None
+        self.gone = False
+        reconfigure = getattr(file, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")  # a terminal of another character set still gets every line
+
+    def write(self, text: str) -> None:
+        """Write and flush."""
+        if self.gone:
+            return
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError:  # a closed pipe, a terminal that hung up, a full disk under a redirection
+            self.gone = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._file.fileno())
+            os.close(nowhere)
+
+
+class Live:
+    """What is shown of a session. `answer` is the last answer of `main`, whether or not it was seen as it came."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self.out, self.err = Stream(sys.stdout), Stream(sys.stderr)
+        self.answer = ""
+        self._as_json, self._quiet = as_json, quiet
+        self._rows = not as_json and not quiet
+        self._context = Context()
+        self._speaking = ""
+        self._streamed = ""
+        self._open_line = False
+        self._tails: dict[str, str] = {}
+        self._tools: set[str] = set()
+
+    def event(self, event: Event) -> None:
+        """An event that is durable: one row, or one JSON line."""
+        body = event.body
+        if isinstance(body, ModelResponded) and event.agent == "main":
+            self.answer = "".join(block.text for block in body.blocks if block.kind == "text")
+        if self._as_json:
+            self.out.write(json_line(event) + "\n")
+        if not self._rows:
+            return
+        learn(self._context, event)
+        self._begin_line()
+        if isinstance(body, ModelRequested) and event.agent == "main":
+            self._speaking, self._streamed = body.call, ""
+        elif isinstance(body, ToolStarted):
+            self._tools.add(body.call)
+        elif isinstance(body, ToolFinished):
+            self._finish_tail(body.call)
+        elif isinstance(body, ModelResponded) and self._streamed and body.call == self._speaking:
+            event = _without_words(event, body)
+        shown = row(event, self._context)
+        if shown.summary.startswith("(no words)"):
+            shown = msgspec.structs.replace(shown, summary=shown.summary.removeprefix("(no words)").strip())
+        self.err.write(row_text(shown, width=self.err.width, colour=self.err.colour) + "\n")
+
+    def signal(self, call: str, text: str) -> None:
+        """Live text of a model or a tool; never stored, so nothing depends on it."""
+        if not self._rows:
+            return
+        if call == self._speaking:
+            self._streamed += text
+            self._open_line = not text.endswith("\n")
+            self.err.write(visible(text))
+        elif call in self._tools and self.err.terminal:
+            lines = (self._tails.get(call, "") + text).split("\n")
+            self._tails[call] = lines.pop()[-LIVE_LINE_CHARS_MAX:]
+            self._bars(lines)
+
+    def say(self, text: str = "", look: str = "") -> None:
+        """A line for the person, on standard error; `look` is an SGR code."""
+        self._begin_line()
+        self.err.write(paint(text, look, self.err.colour) + "\n")
+
+    def tell(self, text: str = "", look: str = "") -> None:
+        """As `say`, but not with `--quiet`."""
+        if not self._quiet:
+            self.say(text, look)
+
+    def ask(self, text: str) -> None:
+        """The beginning of a line that the person finishes."""
+        self._begin_line()
+        self.err.write(text)
+
+    def final(self) -> None:
+        """The answer, on standard output; not a second time on the terminal where it was just streamed."""
+        self._begin_line()
+        seen = self.out.terminal and self.err.terminal and bool(self._streamed) and self._streamed == self.answer
+        if self._as_json or seen or not self.answer:
+            return
+        text = visible(self.answer) if self.out.terminal else self.answer
+        self.out.write(text if text.endswith("\n") else text + "\n")
+
+    def _begin_line(self) -> None:
+        if self._open_line:
+            self._open_line = False
+            self.err.write("\n")
+
+    def _finish_tail(self, call: str) -> None:
+        self._tools.discard(call)
+        if tail := self._tails.pop(call, ""):
+            self._bars([tail])
+
+    def _bars(self, lines: list[str]) -> None:
+        for line in lines:
+            self._begin_line()
+            text = visible(line.rstrip("\r")).expandtabs()
+            if self.err.width is not None:
+                text = fit(text, self.err.width - len(BAR))
+            self.err.write(paint(BAR + text, "2", self.err.colour) + "\n")
+
+
+def _without_words(event: Event, body: ModelResponded) -> Event:
+    blocks = tuple(block for block in body.blocks if block.kind != "text")
+    return msgspec.structs.replace(event, body=msgspec.structs.replace(body, blocks=blocks))
