@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -24,13 +25,16 @@ from muse.event.content import Origin, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
 from muse.log.protocol import Log as Log
-from muse.runtime import host
+from muse.runtime import host, reading
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Equipment
 from muse.runtime.reading import Reading as Reading
 from muse.runtime.seal import seal
 from muse.runtime.session import Running, claim
 from muse.runtime.session import Session as Session
+
+if TYPE_CHECKING:
+    from muse.runtime.reading import Report
 
 SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SUFFIX = ".muse"
@@ -88,13 +92,23 @@ def find_session(text: str) -> Path:
             raise UsageError("there is no session yet", hint='start one: muse exec "…"')
         return files[0]
     exact = [path for path in files if path.stem == text]
-    found = exact or [path for path in files if text in path.stem]
+    found = exact or [path for path in files if text in path.stem] or [path for path in files if _name_of(path) == text]
     if len(found) == 1:
         return found[0]
     if not found:
         raise UsageError(f"there is no session {text!r}", hint="muse ls lists the sessions")
     some = ", ".join(path.stem for path in found[:5])
     raise UsageError(f"{text!r} names {len(found)} sessions: {some}", hint="give more of the id")
+
+
+def _name_of(path: Path) -> str:
+    """The name that a session was given, "" for none and for a file that cannot be read."""
+    try:
+        with Reading(open_log(path, check=False)) as reading:
+            opened = reading.event(1)
+    except MuseError:
+        return ""
+    return str(getattr(opened.body, "name", "")) if opened else ""
 
 
 def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
@@ -107,6 +121,13 @@ def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
 def read_session(path: Path, *, check: bool = True) -> Reading:
     """A session open for reading only. With `check` the chain of stored roots is followed first."""
     return Reading(open_log(path, check=check))
+
+
+def verify_file(
+    path: Path, head: tuple[int, bytes] | None = None, progress: Callable[[int], None] | None = None
+) -> "Report":
+    """The verdict on a session's file or an export."""
+    return reading.verify_file(path, lambda file: open_log(file, check=False), head=head, progress=progress)
 
 
 def create_log(session: str) -> Log:

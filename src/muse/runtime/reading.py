@@ -4,14 +4,18 @@ Front doors and exports read through this; they never see the store. It must not
 """
 
 from collections.abc import Callable, Iterator
-from typing import Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from muse.errors import Damaged, Incomplete, InvalidEvent
+from muse.errors import Damaged, Incomplete, InvalidEvent, UsageError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, decode
 from muse.log.protocol import Log, Stored
+
+if TYPE_CHECKING:
+    from muse.log.verify import Report as Report
 
 VERIFY_HINT = "muse verify says what can still be trusted"
 
@@ -87,6 +91,40 @@ class Reading:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def verify_file(
+    path: Path,
+    open_log: Callable[[Path], Log],
+    *,
+    head: tuple[int, bytes] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> "Report":
+    """The verdict on a session's file or on an export (told apart by their first bytes). See `muse.log.verify`."""
+    if _is_export(path):
+        from muse.log.export_check import verify_export
+
+        with path.open("rb") as file:
+            return verify_export(file, head=head, progress=progress)
+    from muse.log.verify import verify
+
+    log = open_log(path)
+    try:
+        return verify(log, head=head, progress=progress)
+    finally:
+        log.close()
+
+
+def _is_export(path: Path) -> bool:
+    """An export begins with `{`; an empty one is one that broke off at once. A log keeps its name's ending."""
+    if path.suffix == ".muse":
+        return False
+    try:
+        with path.open("rb") as file:
+            start = file.read(1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    return start == b"{" or (start == b"" and path.suffix == ".jsonl")
 
 
 def _decoded(stored: Stored) -> Event:

@@ -20,7 +20,10 @@ def write_file(path: Path, chunks: Iterable[bytes], *, force: bool = False) -> N
 
 def write_with(path: Path, produce: Callable[[Callable[[bytes], object]], object], *, force: bool = False) -> None:
     """Let `produce` write to a new file beside `path`, then give it that name, durably. Without `force` a name that
-    is taken is refused, also when it is taken meanwhile. Only its owner may read it, as with the logs. Raises `UsageError` when the place cannot be written."""
+    is taken is refused, also when it is taken meanwhile. Only its owner may read the file, as with the logs.
+
+    Raises `UsageError` when the place cannot be written.
+    """
     if not force and os.path.lexists(path):
         raise _taken(path)
     try:

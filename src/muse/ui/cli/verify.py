@@ -1,0 +1,89 @@
+"""`muse verify`: what a log or an export proves, and what it does not."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from muse import app
+from muse.errors import UsageError
+from muse.ui.cli.address import resolve
+from muse.ui.cli.output import Answers, answers, progress
+from muse.view.amounts import plural
+from muse.view.text import paint
+from muse.view.visible import one_line
+
+if TYPE_CHECKING:
+    from muse.runtime.reading import Report
+
+_head_form: Final = re.compile(r"([0-9]{1,16}):([0-9a-fA-F]{64})")
+_COLOURS: Final = {"proven": "32", "failed": "31", "not proven": "33", "not checkable": "33"}
+
+
+@click.command("verify")
+@click.argument("address", default="")
+@click.option(
+    "--head", "head", is_flag=False, flag_value="", default=None, metavar="[SEQ:HASH]",
+    help="A head kept elsewhere to hold the log against; without a value: print the head to keep.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The verdict as JSON.")
+@click.option("--no-color", is_flag=True, help="Never colour.")
+def command(address: str, head: str | None, as_json: bool, no_color: bool) -> int:
+    """Check ADDRESS (a session, a log file or a jsonl export; default: the last session).
+
+    Exit codes: 0 nothing is wrong, 6 damaged or tampered with, 8 intact but the tail is missing.
+    """
+    place = resolve(address)
+    if place.address.seq or place.address.agent:
+        raise UsageError(
+            "verify takes a whole session", hint="muse verify SESSION --head SEQ:HASH holds it against a head"
+        )
+    report = app.verify_file(place.path, _known(head), lambda seq: progress(f"{seq:,} events checked"))
+    progress("")
+    with answers(colour=not no_color) as out:
+        if as_json:
+            out.line(_json(report, place.path))
+        elif head == "":
+            out.line(f"{report.head.seq}:{report.head.hash.hex()}")
+        else:
+            _print(report, place.path, out)
+    return report.exit_code
+
+
+def _known(text: str | None) -> tuple[int, bytes] | None:
+    if not text:
+        return None
+    found = _head_form.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is no head", hint="a head is SEQ:HASH, as muse verify --head prints it")
+    return int(found[1]), bytes.fromhex(found[2])
+
+
+def first_bad(report: "Report") -> int | None:
+    """The lowest seq at which something failed; None when nothing did."""
+    return min((row.seq for row in report.rows if row.state == "failed"), default=None)
+
+
+def _json(report: "Report", path: Path) -> str:
+    fields = {
+        "session": report.session, "file": str(path), "events": report.events, "blobs": report.blobs,
+        "head": {"seq": report.head.seq, "hash": report.head.hash.hex()}, "rows": report.rows,
+        "first_bad": first_bad(report), "exit": report.exit_code,
+    }  # fmt: skip
+    return msgspec.json.encode(fields, order="sorted").decode()
+
+
+def _print(report: "Report", path: Path, out: Answers) -> None:
+    counts = f"{plural(report.events, 'event')}, {plural(report.blobs, 'blob')}"
+    out.line(f"{one_line(report.session) or path.name}  {counts}")
+    for row in report.rows:
+        state = paint(f"{row.state:<13}", _COLOURS[row.state], out.colour)
+        where = f"  (#{row.seq})" if row.seq else ""
+        out.line(f"  {state} {row.what:<22} {one_line(row.detail)}{where}")
+    bad = first_bad(report)
+    if bad is not None:
+        what = f"the first bad event is #{bad}" if bad else "no single event can be named"
+        out.line(paint(f"{'incomplete' if report.exit_code == 8 else 'damaged'}: {what}", "31", out.colour))
+    out.line(f"head {report.head.seq}:{report.head.hash.hex()}")
