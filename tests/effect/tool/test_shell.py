@@ -142,6 +142,17 @@ async def test_cancelling_ends_the_command_and_keeps_the_output_so_far(shell: Ha
         os.killpg(int((root / "pid").read_text()), 0)
 
 
+async def test_a_call_that_is_cancelled_already_starts_nothing(shell: Harness, root: Path) -> None:
+    call = shell.call(command="touch started")
+    observed = await shell.observe(call)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        result = await shell.run(call, observed)
+    assert result == ToolResult(status="cancelled", text="cancelled before the command was started")
+    assert (await shell.reconcile(call, observed)).verdict == "not_done"
+    assert os.listdir(root) == []
+
+
 async def test_live_output_is_shown_while_the_command_runs(shell: Harness, root: Path) -> None:
     def let_go() -> None:
         if "one" in "".join(shell.shown):

@@ -36,7 +36,12 @@ def builtin_tools(
         EditTool(),
         GlobTool(),
         GrepTool(_ripgrep()),
-        ShellTool(runner, os.environ if environment is None else environment, extra_names),
+        ShellTool(
+            runner,
+            os.environ if environment is None else environment,
+            extra_names,
+            has_output_tool=read_output is not None,
+        ),
     ]
     if read_output is not None:
         tools.append(OutputTool(read_output))

@@ -16,7 +16,10 @@ ALLOWED: Final = frozenset(
 FIXED: Final = {"PAGER": "cat", "GIT_PAGER": "cat"}
 """Set for every command: a pager would wait for a person who is not there."""
 
-_SECRET: Final = re.compile(r"(?i)(^|_)(\w*KEY|\w*TOKEN|\w*SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(_ID)?$")
+_SECRET: Final = re.compile(
+    r"(((^|_|API|SSH)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(_ID)?|(^|_)PASS|(^|_)PAT)$",
+    re.IGNORECASE,
+)
 
 
 def is_secret_name(name: str) -> bool:

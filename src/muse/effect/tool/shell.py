@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, assert_never
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from muse.effect.protocol import Keep, KeepFile, Show, ToolCall, ToolResult, Verdict, Workspace
@@ -38,9 +39,6 @@ from muse.event.text import clean
 
 _Status = Literal["ok", "error", "cancelled", "unknown"]
 
-TIMEOUT_SECONDS: Final = 120
-"""How long a command may run when neither the call nor the settings say."""
-
 TIMEOUT_SECONDS_MAX: Final = 24 * 3600
 """The longest time a model may ask for."""
 
@@ -60,7 +58,7 @@ _PARAMETERS: Final = (
         kind="integer",
         minimum=1,
         maximum=TIMEOUT_SECONDS_MAX,
-        description=f"End the command after this long (default {TIMEOUT_SECONDS}).",
+        description="End the command after this long (default: as the user set, usually 120).",
         aliases=("timeout_secs",),
     ),
     Parameter(name="description", kind="string", description="What the command is for, in a few words."),
@@ -69,12 +67,17 @@ _PARAMETERS: Final = (
 _DESCRIPTION: Final = f"""\
 Run a command with bash in the workspace folder. Each call is a new shell: cd and variables do not carry over. \
 Standard input is empty, so use flags instead of prompts. Returns standard output and error as one text, then the \
-exit code; of more than {output.TEXT_BYTES_MAX} bytes you get head and tail, and the tool output reads the rest. \
-Prefer the tools read, edit, glob and grep for files."""
+exit code; of more than {output.TEXT_BYTES_MAX} bytes you get head and tail, and how to read the rest. Prefer \
+the tools read, edit, glob and grep for files."""
 
 
 class ShellTool:
-    """Runs commands. `environment` is the host's; what commands see of it is chosen here, by name."""
+    """Runs commands.
+
+    `environment` is the host's; what commands see of it is chosen here, by name. `has_output_tool`: whether a model can
+    read what was left out of a long output with the tool `output`. A call's `timeout_seconds` holds when the model
+    names none; 0 is no limit.
+    """
 
     spec = ToolSpec(
         name="shell",
@@ -84,8 +87,16 @@ class ShellTool:
         writes=True,
     )
 
-    def __init__(self, runner: Runner, environment: Mapping[str, str], extra_names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        environment: Mapping[str, str],
+        extra_names: tuple[str, ...] = (),
+        *,
+        has_output_tool: bool = True,
+    ) -> None:
         self._runner = runner
+        self._has_output_tool = has_output_tool
         self._environment = shell_environment(environment, extra_names)
 
     def paths(self, workspace: Workspace, args: Mapping[str, object]) -> tuple[str, ...]:
@@ -109,6 +120,7 @@ class ShellTool:
         Cancelling ends the command with all it started, and returns what it wrote until then. Raises Fenced.
         """
         try:
+            await anyio.lowlevel.checkpoint()  # a call that is cancelled already starts nothing
             if not attach:
                 await self._start(call, workspace)
             exit = await self._wait(call, show)
@@ -240,11 +252,14 @@ class ShellTool:
 
     def _excerpt(self, call: ToolCall, exit: Exit | None = None) -> output.Excerpt:
         size = None if exit is None else exit.output_bytes
-        return output.excerpt_file(self._spool(call), f'read them with output(call="{call.call}")', size)
+        hint = (
+            f'read them with output(call="{call.call}")' if self._has_output_tool else f"all is kept under {call.call}"
+        )
+        return output.excerpt_file(self._spool(call), hint, size)
 
 
 def _command(call: ToolCall) -> tuple[str, int]:
-    """Command and time-out in seconds of a call. Raises Refusal."""
+    """Command and time-out in seconds (0: none) of a call. Raises Refusal."""
     args: Arguments = take("shell", _PARAMETERS, call.args)
     command = args.text("command")
     if not command.strip():
@@ -262,7 +277,7 @@ def _command(call: ToolCall) -> tuple[str, int]:
             f"argument command has {size} bytes, and the system takes at most {COMMAND_BYTES_MAX}: "
             "write it to a file with the tool write and run that"
         )
-    return command, args.number("timeout_seconds", call.timeout_seconds or TIMEOUT_SECONDS)
+    return command, args.number("timeout_seconds", call.timeout_seconds)
 
 
 def how_it_ended(exit: Exit) -> str:
