@@ -14,6 +14,9 @@ import msgspec
 MARKS_MAX: Final = 4
 """Cache marks that one request may hold."""
 
+VERSIONS: Final = ("2023-06-01", "2026-10-21")
+"""The published values of `anthropic-version`."""
+
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MARK: Final = {"type": "ephemeral"}
@@ -39,8 +42,8 @@ def parsed(body: bytes) -> dict[str, Any]:
 def anthropic_faults(headers: Mapping[str, str], body: bytes, api_key: str) -> list[str]:
     """What is wrong with a Messages request ([] if nothing). `headers` has lower-case names."""
     try:
-        _need(headers.get("anthropic-version") == "2023-06-01", "no anthropic-version")
-        _need(headers.get("x-api-key") == api_key, "wrong x-api-key")
+        _need(headers.get("anthropic-version") in VERSIONS, "no anthropic-version")
+        _need(headers.get("x-api-key", headers.get("authorization")) in (api_key, f"Bearer {api_key}"), "wrong key")
         _need(headers.get("content-type") == "application/json", "wrong content-type")
         value = parsed(body)
         known = {"model", "max_tokens", "system", "tools", "messages", "stream"}
@@ -137,7 +140,11 @@ def marked_units(body: bytes) -> list[int]:
     found = [1] if b'"cache_control"' in bytes(whole.system) else []
     count = 1
     for raw in whole.messages:
-        for block in msgspec.json.decode(msgspec.json.decode(raw, type=_Message).content, type=list[msgspec.Raw]):
+        content = bytes(msgspec.json.decode(raw, type=_Message).content)
+        if not content.startswith(b"["):
+            count += 1
+            continue
+        for block in msgspec.json.decode(content, type=list[msgspec.Raw]):
             count += 1
             fields = msgspec.json.decode(block, type=dict[str, msgspec.Raw])
             if "cache_control" in fields:

@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import json
 import socket
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -302,8 +303,12 @@ class _Listener(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is counted, not printed."""
-        self.owner.disconnected()
+        """A client that goes away is counted; a mistake of the server itself must fail the test, so it is kept."""
+        error = sys.exception()
+        if isinstance(error, OSError):
+            self.owner.disconnected()
+        else:
+            self.owner.violations.append(f"the test server failed: {error!r}")
 
 
 class _Connection(BaseHTTPRequestHandler):

@@ -37,8 +37,9 @@ from muse.event.text import clean
 
 BUILDER: Final = "anthropic/1"
 
-VERSION: Final = "2023-06-01"
-"""The value of the `anthropic-version` header that this dialect speaks."""
+VERSION: Final = "2026-10-21"
+"""The value of the `anthropic-version` header: the one that the provider recommends. Nothing that is sent or read here
+differs from `2023-06-01`."""
 
 BLOCKS_MAX: Final = 10_000
 """Content blocks of one response."""
@@ -205,7 +206,7 @@ class Decoder:
     def _unfinished(self) -> ModelFailure | None:
         if self._stopped:
             return None
-        if not self._parser.seen and self._parser.head.strip():
+        if not self._parser.seen and not self._parser.torn():
             return no_stream(bytes(self._parser.head))
         return ModelFailure(failure="cut", message="the response ended before it was whole")
 

@@ -99,21 +99,25 @@ def excerpt(data: bytes | str) -> str:
 def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
     """How long the provider asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date (RFC 9110,
     10.2.3), which counts from the response's own `date` where it has one. `headers` has lower-case names."""
-    try:
-        if "retry-after-ms" in headers:
-            return _bounded(float(headers["retry-after-ms"]))
-        return _bounded(float(headers["retry-after"]) * 1000)
-    except (KeyError, ValueError):
-        pass
+    for name, unit in (("retry-after-ms", 1), ("retry-after", 1000)):
+        wait = _number(headers.get(name, ""))
+        if wait is not None:
+            return _bounded(wait * unit)
     until = _date(headers.get("retry-after", ""))
     if until is None:
         return None
     return _bounded((until - (_date(headers.get("date", "")) or now)).total_seconds() * 1000)
 
 
-def _bounded(milliseconds: float) -> int | None:
-    if math.isnan(milliseconds):
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
         return None
+    return None if math.isnan(value) else value
+
+
+def _bounded(milliseconds: float) -> int:
     return math.ceil(min(max(milliseconds, 0), RETRY_AFTER_MS_MAX))
 
 

@@ -100,7 +100,7 @@ def strict_object(text: str) -> dict[str, object] | None:
     Refused: what is no object, a repeated key, NaN and infinities, numbers too large for a double, lone surrogates,
     more than NESTING_MAX levels.
     """
-    if not _shallow(text) or _mend_escapes(text) != text or clean(text).exact is not None:
+    if not shallow(text) or _mend_escapes(text) != text or clean(text).exact is not None:
         return None
     try:
         value = _strict.decode(text)
@@ -138,8 +138,10 @@ def _ended(text: str, at: int, found: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _shallow(text: str) -> bool:
+def shallow(text: str) -> bool:
     """Whether the nesting stays within NESTING_MAX; looked at before any recursive parser sees the text."""
+    if text.count("[") + text.count("{") <= NESTING_MAX:
+        return True
     depth = 0
     for match in _string_or_bracket.finditer(text):
         mark = match.group()

@@ -215,7 +215,7 @@ class Decoder:
     def _unfinished(self, blocks: tuple[Block, ...]) -> ModelFailure | None:
         if self._stop:
             return None
-        if not self._parser.seen and self._parser.head.strip():
+        if not self._parser.seen and not self._parser.torn():
             return no_stream(bytes(self._parser.head))
         if not self._done:
             return ModelFailure(failure="cut", message="the response ended before it was whole")

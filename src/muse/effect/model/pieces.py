@@ -6,6 +6,7 @@ must not know any wire dialect.
 
 import json
 
+from muse.effect.model.jsontext import shallow
 from muse.event.text import clean
 
 
@@ -38,7 +39,8 @@ class Garbage(Exception):
 def json_object(data: bytes) -> dict[str, object]:
     """The object that an event's data spells. Raises Garbage."""
     try:
-        value = json.loads(data.decode())
+        text = data.decode()
+        value = json.loads(text) if shallow(text) else None
     except (ValueError, RecursionError) as error:
         raise Garbage(f"an event is no JSON: {error}") from None
     if not isinstance(value, dict):

@@ -12,6 +12,7 @@ HEAD_BYTES_MAX: Final = 1024 * 1024
 """How much of a body without any event is kept, to see what it is instead."""
 
 _MARK: Final = b"\xef\xbb\xbf"
+_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -57,6 +58,11 @@ class EventParser:
         self._buffer.clear()
         self._take(b"", events)
         return events
+
+    def torn(self) -> bool:
+        """Whether the body ended inside its first event (or before it), as far as can be told."""
+        start = bytes(self.head[:64]).removeprefix(_MARK).lstrip()
+        return not self.seen and any(start.startswith(name) or name.startswith(start) for name in _FIELDS)
 
     def _skip_mark(self) -> bool:
         """False while it cannot be told whether the body starts with a byte order mark."""
