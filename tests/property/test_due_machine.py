@@ -5,10 +5,12 @@ the host dies. Events go through their stored bytes, so what is folded live is w
 """
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -28,7 +30,6 @@ from muse.event.kinds import (
     ApprovalDecided,
     CancelRequested,
     CommandVersion,
-    EffectDoubted,
     EffectReconciled,
     ModelFailed,
     ModelRequested,
@@ -94,11 +95,12 @@ class World(RuleBasedStateMachine):
     """A session and everything around it."""
 
     @initialize(
-        mode=st.sampled_from(["default", "accept-edits", "yolo", "plan"]),
+        mode=st.sampled_from(["yolo", "accept-edits", "default", "plan"]),
         parallel=st.sampled_from([1, 2, 8]),
         timeout=st.sampled_from([0, 60]),
+        uses=st.lists(USES, min_size=1, max_size=4),
     )
-    def open(self, mode: str, parallel: int, timeout: int) -> None:
+    def open(self, mode: str, parallel: int, timeout: int, uses: list[tuple[str, str]]) -> None:
         self.state = Session(session="s")
         self.stored: list[tuple[bytes, bytes]] = []
         self.epoch = 0
@@ -117,6 +119,9 @@ class World(RuleBasedStateMachine):
             model_attempts_max=3,
         )
         self.crash()
+        self.person_prompts("queue")
+        self.go_on(2)
+        self.model_responds(uses, "end_turn")
 
     # -- the log ---------------------------------------------------------------------------------------------------
 
@@ -164,18 +169,30 @@ class World(RuleBasedStateMachine):
         if found:
             self.take(found[pick % len(found)])
 
+    @rule(steps=st.integers(1, 5))
+    def go_on(self, steps: int) -> None:
+        for _ in range(steps):
+            self.decide(0)
+
     def take(self, one: Due) -> None:
         if isinstance(one.body, ModelRequested):
             agent = self.state.agents[one.agent]
             pairing([*agent.items, *agent.steers])
             assert next_request(self.state, agent, RULES).sha256 == one.body.request_sha256
+        if isinstance(one.body, ToolStarted):
+            assert len(self.running()) < self.settings.parallel_tools_max
         if isinstance(one.body, ToolStarted) and one.body.recovery == "reconcilable":
             batch = self.state.agents[one.agent].batch
             assert not any(run.phase == "running" and run.recovery == "reconcilable" for run in batch)
         self.append(one.body, one.agent, one.cause)
 
     @precondition(lambda self: self.open_model() is not None)
-    @rule(uses=st.lists(USES, max_size=4), stop=st.sampled_from(["end_turn", "max_tokens", "refusal"]))
+    @rule(uses=st.lists(USES, min_size=1, max_size=4))
+    def model_wants_tools(self, uses: list[tuple[str, str]]) -> None:
+        self.model_responds(uses, "end_turn")
+
+    @precondition(lambda self: self.open_model() is not None)
+    @rule(uses=st.lists(USES, max_size=1), stop=st.sampled_from(["end_turn", "max_tokens", "refusal"]))
     def model_responds(self, uses: list[tuple[str, str]], stop: Any) -> None:
         call = self.open_model()
         assert call is not None
@@ -217,6 +234,16 @@ class World(RuleBasedStateMachine):
 
     @precondition(lambda self: self.doubted())
     @rule(pick=st.integers(0, 7), which=st.integers(0, 2))
+    def recover_one(self, pick: int, which: int) -> None:
+        self.recover(pick, which)
+
+    @rule(which=st.integers(0, 2))
+    def crash_and_recover(self, which: int) -> None:
+        self.crash()
+        self.go_on(5)
+        while self.doubted():
+            self.recover(0, which)
+
     def recover(self, pick: int, which: int) -> None:
         doubted = self.doubted()
         call, recovery, attempt, cause = doubted[pick % len(doubted)]
@@ -356,10 +383,56 @@ class World(RuleBasedStateMachine):
 
 
 World.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestWorld = World.TestCase
 
 
-def test_a_doubt_is_a_decision_of_its_own() -> None:
-    assert KINDS["effect.doubted"].body is EffectDoubted
+USE_LIST = [
+    ("read", '{"path": "a"}'),
+    ("write", '{"path": "a", "content": "x"}'),
+    ("shell", '{"command": "make"}'),
+    ("shell", '{"command": "make test"}'),
+    ("post", "{}"),
+    ("shell", "{broken"),
+]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_long_walk_keeps_every_promise(seed: int) -> None:
+    """What the machine above reaches seldom: long turns with parallel batches, killed again and again."""
+    chance = Random(seed)
+    world = World()
+
+    def uses() -> list[tuple[str, str]]:
+        return [chance.choice(USE_LIST) for _ in range(chance.randint(1, 4))]
+
+    mode = chance.choice(["yolo", "yolo", "default", "accept-edits"])
+    world.open(mode=mode, parallel=chance.choice([1, 2, 8]), timeout=chance.choice([0, 60]), uses=uses())
+    for _ in range(150):
+        open_model = world.open_model()
+        if world.running() and chance.random() < 0.4:
+            world.tool_ends(chance.randrange(8), chance.choice(["ok", "error"]))
+        elif world.doubted():
+            world.recover(chance.randrange(8), chance.randrange(3))
+        elif open_model is not None and chance.random() < 0.5:
+            if open_model.cancelling or chance.random() < 0.2:
+                world.model_fails(chance.choice(FAILURES), None, chance.randrange(1000))
+            else:
+                world.model_responds(uses() if chance.random() < 0.9 else [], "end_turn")
+        elif chance.random() < 0.08:
+            world.crash()
+        elif chance.random() < 0.05:
+            world.fold_and_take_back(5)
+        elif chance.random() < 0.04:
+            world.person_prompts(chance.choice(["queue", "steer", "replace"]))
+        elif chance.random() < 0.03:
+            world.person_speaks(CancelRequested(target=chance.choice(["turn", "agent"])))
+        elif world.state.approvals and chance.random() < 0.3:
+            world.person_answers(chance.random() < 0.7, 0, chance.random() < 0.3)
+        elif world.state.timers and chance.random() < 0.2:
+            world.timer_fires(0)
+        else:
+            world.decide(chance.randrange(8))
+        world.a_closed_log_has_nothing_due()
+    world.teardown()

@@ -252,6 +252,7 @@ def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
         paths=(path,) if path else (),
         writes=spec.writes,
         outside=outside,
+        workspace=state.workspace,
     )
     return policy.judge(request, _policy(state.mode, state.allow, state.ask, state.deny, state.remembered))
 
