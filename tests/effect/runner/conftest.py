@@ -60,7 +60,7 @@ async def make_runner(run_dir: Path, mark: str, anyio_backend: str) -> AsyncIter
     yield make
     for runner in made:
         await runner.aclose()
-    for folder in {folder for folder in (run_dir, *(runner.run_dir for runner in made)) if folder.is_dir()}:
+    for folder in {folder for folder in (run_dir, *(runner.run_dir for runner in made)) if supervisors_of(folder)}:
         await Runner(folder, LAST_EPOCH).stop(kill=True)
     wait_until(lambda: not commands_with(mark) and not supervisors_of(run_dir.parent))
 

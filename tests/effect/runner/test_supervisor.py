@@ -186,6 +186,49 @@ async def test_a_supervisor_that_does_not_answer_is_reported_in_time(
         os.kill(stopped.pid, signal.SIGCONT)
 
 
+async def test_a_result_is_had_though_the_supervisor_does_not_answer(
+    runner: Runner, make_runner: MakeRunner, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    await runner.start(shell(1, "read line < gate; exit 6"))
+    stopped = await runner.supervisor()
+    monkeypatch.setattr(client, "READY_SECONDS", 0.1)
+    monkeypatch.setattr(client, "LOOK_AGAIN_SECONDS", 0.1)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        (tmp_path / "gate").write_text("\n")
+        assert (await runner.wait("main/1", 1)).code == 6
+        assert (await make_runner(epoch=2).wait("main/1", 1)).code == 6
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/proc"), reason="needs root on Linux, to mount a small disk"
+)
+async def test_a_full_disk_ends_the_command_and_is_said(
+    make_runner: MakeRunner, shell: Shell, tmp_path: Path, mark: str
+) -> None:
+    disk = tmp_path / "run" / "disk"
+    disk.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        runner = make_runner(folder=disk / "session")
+        await runner.start(shell(1, "trap '' TERM; yes"))
+        exit = await runner.wait("main/1", 1)
+        assert (exit.spool_error, exit.signal) == ("No space left on device", signal.SIGKILL)
+        assert exit.output_bytes > 50_000
+        output = runner.output_path("main/1", 1).read_bytes()
+        assert output == (b"y\n" * len(output))[: exit.output_bytes]
+        runner.discard("main/1", 1)
+        await runner.start(shell(2, "echo room again"))
+        assert (await runner.wait("main/2", 1)).code == 0
+        await runner.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 @pytest.mark.parametrize("obstacle", ["file", "folder in the way"])
 async def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, shell: Shell, obstacle: str) -> None:
     run_dir = tmp_path / "run"

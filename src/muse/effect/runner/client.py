@@ -47,14 +47,16 @@ from muse.effect.runner.protocol import (
 )
 from muse.errors import Fenced
 
-PROTOCOL = 1
 READY_SECONDS = 10.0
 """How long a supervisor may take to be reachable."""
 ANSWER_SECONDS = 30.0
 """How long it may take to answer (a wait for an exit has no limit)."""
 RETRY_SECONDS = 0.02
 ANSWER_BYTES_MAX = 16 << 20
-REQUEST_BYTES_MAX = 32 << 20
+LOOK_AGAIN_SECONDS = 10.0
+"""How long `wait` relies on the supervisor before it looks at the files itself."""
+UNATTENDED_SECONDS = 0.25
+"""How often `wait` looks at the files when no supervisor can be reached."""
 LEFTOVERS_SECONDS = 10.0
 """How long `cancel` waits for processes that a command left running."""
 IDLE_CONNECTIONS_MAX = 8
@@ -135,7 +137,11 @@ class Runner:
                 case NeverAccepted():
                     raise StartRefused(f"{call} (attempt {attempt}) was never started", reason="never_accepted")
                 case Running():
-                    await self._attached(call, attempt)
+                    try:
+                        with anyio.move_on_after(LOOK_AGAIN_SECONDS):
+                            await self._attached(call, attempt)
+                    except RunnerUnavailable:  # its keeper does without a supervisor, and writes the exit all the same
+                        await anyio.sleep(UNATTENDED_SECONDS)
 
     async def cancel(self, call: str, attempt: int) -> None:
         """End the command and all that descends from it, also what it left running; returns when nothing of it is left,
@@ -225,8 +231,10 @@ class Runner:
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request, one answer; asked again, once, when the supervisor died over it. Raises RunnerUnavailable."""
         line = json.dumps(request).encode("ascii") + b"\n"
-        if len(line) > REQUEST_BYTES_MAX:
-            raise StartRefused(f"the command takes {len(line)} bytes, more than {REQUEST_BYTES_MAX}", reason="invalid")
+        if len(line) > files.REQUEST_BYTES_MAX:
+            raise StartRefused(
+                f"the command takes {len(line)} bytes, more than {files.REQUEST_BYTES_MAX}", reason="invalid"
+            )
         try:
             return await self._ask_once(request)
         except _Gone:
@@ -315,9 +323,9 @@ class Runner:
                 await connection.send(self._request("ping"))
                 answer = await connection.receive()
                 self._raise_refusal(answer)
-                if answer["protocol"] != PROTOCOL:
+                if answer["protocol"] != files.PROTOCOL:
                     raise RunnerUnavailable(
-                        f"the runner in {self.run_dir} speaks protocol {answer['protocol']}, this muse {PROTOCOL}",
+                        f"the runner in {self.run_dir} speaks protocol {answer['protocol']}, not {files.PROTOCOL}",
                         hint="it belongs to another version of muse and ends by itself when its commands have ended",
                     )
                 greeted = True

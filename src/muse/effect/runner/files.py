@@ -19,6 +19,10 @@ LOCK = "runner.lock"
 SOCKET = "runner.sock"
 LOG = "runner.log"
 
+PROTOCOL = 1
+"""Version of what is said on the socket."""
+REQUEST_BYTES_MAX = 32 << 20
+"""One request: a command's arguments and environment, escaped."""
 FILE_BYTES_MAX = 1 << 20
 """No `accepted` or `exit` file is larger; a longer one is not ours."""
 
@@ -133,6 +137,9 @@ def _write_temporary(path: str, content: dict[str, Any]) -> str:
         while view:
             view = view[os.write(fd, view) :]
         sync(fd)
+    except OSError:
+        os.unlink(temporary)
+        raise
     finally:
         os.close(fd)
     return temporary

@@ -37,6 +37,7 @@ LEFT_RUNNING_MAX = 64
 """How many processes left running are named."""
 EXIT_TRIES_MAX = 600
 EXIT_RETRY_SECONDS = 1.0
+ROOM_BYTES = 1 << 16
 """A full disk may delay the `exit` file; after that many tries the attempt is lost."""
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -308,7 +309,12 @@ class Keeper:
             except OSError:
                 if tries == EXIT_TRIES_MAX - 1:
                     raise
-                time.sleep(EXIT_RETRY_SECONDS)
+                if self.spool_error and content["output_bytes"]:
+                    # The disk filled up and the output is cut anyway: its tail makes room for the record of that.
+                    self.output_bytes = content["output_bytes"] = max(0, self.output_bytes - ROOM_BYTES)
+                    os.ftruncate(self.spool_fd, self.output_bytes)
+                else:
+                    time.sleep(EXIT_RETRY_SECONDS)
 
     def _linger(self) -> None:
         """Stay while something was left running: keep its pipe open, reap it, end it when asked."""

@@ -30,9 +30,7 @@ if __name__ == "__main__":
 
 from muse.effect.runner import files, keeper, processes
 
-PROTOCOL = 1
 IDLE_SECONDS = 30.0
-REQUEST_BYTES_MAX = 32 << 20
 ANSWER_BACKLOG_BYTES_MAX = 16 << 20
 CONNECTIONS_MAX = 450
 RUNNING_MAX = 450
@@ -207,7 +205,7 @@ class Supervisor:
             return
         except OSError:
             data = b""
-        if not data or len(connection.received) > REQUEST_BYTES_MAX:
+        if not data or len(connection.received) > files.REQUEST_BYTES_MAX:
             self._drop(connection)
             return
         connection.received += data
@@ -300,7 +298,7 @@ class Supervisor:
         ]
         if not under_way:
             for connection in self.pings:
-                connection.say({"is": "pong", "protocol": PROTOCOL, "epoch": self.epoch} | self.identity)
+                connection.say({"is": "pong", "protocol": files.PROTOCOL, "epoch": self.epoch} | self.identity)
             self.pings.clear()
 
     def _start(self, connection: Connection, request: Message) -> Message | None:
