@@ -3,11 +3,12 @@
 import random
 import secrets
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from muse.errors import Busy
+from muse.errors import Busy, StoreUnavailable
 from muse.log.lock import is_held, read_owner, start_time
 from muse.log.sqlite import SqliteLog
 from muse.log.verify import verify
@@ -106,18 +107,32 @@ def test_a_large_blob_takes_little_memory_and_little_write_ahead_log(log: Sqlite
 
 
 def test_a_blob_that_was_cut_short_by_a_kill_is_swept(log: SqliteLog) -> None:
-    def parts() -> "list[bytes]":
+    def broken() -> Iterator[bytes]:
+        yield secrets.token_bytes(5 * 1024 * 1024)
         raise LookupError
 
-    def broken() -> "object":
-        yield secrets.token_bytes(5 * 1024 * 1024)
-        parts()
-
     with pytest.raises(LookupError):
-        log.put_blob(broken(), secrets.token_bytes(32))  # type: ignore[arg-type]  # a generator of bytes
+        log.put_blob(broken(), secrets.token_bytes(32))
     count = "SELECT count(*) FROM chunks"
     assert log._db.execute(count).fetchall() != [(0,)]
     own(log)
     log.close()
     with SqliteLog.open(log.path) as after:
         assert after._db.execute(count).fetchall() == [(0,)]
+
+
+def test_a_blob_that_a_new_owner_swept_while_it_was_written_is_refused(log: SqliteLog) -> None:
+    own(log)
+
+    def slow() -> Iterator[bytes]:
+        yield secrets.token_bytes(5 * 1024 * 1024)
+        log.close()
+        with SqliteLog.open(log.path) as other:
+            other.put_blob(b"takes the next number", secrets.token_bytes(32))
+        yield secrets.token_bytes(5 * 1024 * 1024)
+
+    with SqliteLog.open(log.path) as writer:
+        writer.put_blob(b"", secrets.token_bytes(32))
+        log._old_blobs = 2  # as if the claim had come after the first part
+        with pytest.raises(StoreUnavailable, match="swept"):
+            writer.put_blob(slow(), secrets.token_bytes(32))

@@ -11,7 +11,7 @@ from typing import Final
 
 import apsw
 
-from muse.errors import Damaged, Incomplete, InvalidEvent
+from muse.errors import Damaged, Incomplete, InvalidEvent, StoreUnavailable
 from muse.event.codec import BlobRef
 from muse.event.commitment import CHUNK_BYTES, KEY_BYTES, chunk_hash, tree
 from muse.log.protocol import BLOB_TRANSACTION_BYTES
@@ -28,7 +28,7 @@ def write_blob(
     db: apsw.Connection, data: bytes | Iterable[bytes], key: bytes, transaction: Transaction
 ) -> tuple[int, str, int]:
     """Store content in transactions of at most 4 MiB; (row, root, length). Content that is there under this key is
-    not stored twice. Raises InvalidEvent for a key that has not 32 bytes."""
+    not stored twice. Raises InvalidEvent for a key that has not 32 bytes, StoreUnavailable if a sweep came between."""
     if len(key) != KEY_BYTES:
         raise InvalidEvent(f"a blob's key has {KEY_BYTES} bytes, not {len(key)}")
     row: int | None = None
@@ -45,6 +45,8 @@ def write_blob(
             if row is None:
                 db.execute("INSERT INTO blobs (key, length) VALUES (?, 0)", (key,))
                 row = db.last_insert_rowid()
+            elif not number(db, "SELECT count(*) FROM blobs WHERE blob = ?", (row,)):
+                raise StoreUnavailable("a new owner swept this blob while it was being written", hint="try again")
             db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", ((row, *one) for one in packed))
             if is_last:
                 row = _finish(db, row, tree(leaves), length)
@@ -123,16 +125,20 @@ def last_row(db: apsw.Connection) -> int:
 
 def chunks_of(data: bytes | Iterable[bytes]) -> Iterator[bytes]:
     """Content in pieces of 64 KiB, the last one shorter; empty content is one empty piece."""
+    if isinstance(data, bytes):
+        for start in range(0, len(data) or 1, CHUNK_BYTES):
+            yield data[start : start + CHUNK_BYTES]
+        return
     rest = bytearray()
-    count = 0
-    for part in [data] if isinstance(data, bytes) else data:
+    is_empty = True
+    for part in data:
         rest += part
         whole = len(rest) - len(rest) % CHUNK_BYTES
         for start in range(0, whole, CHUNK_BYTES):
             yield bytes(rest[start : start + CHUNK_BYTES])
-            count += 1
+            is_empty = False
         del rest[:whole]
-    if rest or not count:
+    if rest or is_empty:
         yield bytes(rest)
 
 

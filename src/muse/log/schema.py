@@ -24,7 +24,8 @@ FORMAT_VERSION: Final = 1
 BUSY_TIMEOUT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.002
 
-# `body` and `data` stand last: a reader of the columns before them never touches their overflow pages.
+# A row number of `blobs` is never used again: a slow writer may still hold it. `body` and `data` stand last, so that a
+# reader of the columns before them never touches their overflow pages.
 TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE events (
@@ -39,7 +40,7 @@ CREATE TABLE events (
 ) STRICT;
 CREATE TABLE hidden (seq INTEGER PRIMARY KEY, leaves BLOB NOT NULL) STRICT;
 CREATE TABLE blobs (
-    blob INTEGER PRIMARY KEY,
+    blob INTEGER PRIMARY KEY AUTOINCREMENT,
     root BLOB UNIQUE,
     key BLOB,
     length INTEGER NOT NULL,
