@@ -24,6 +24,8 @@ from muse.errors import ConfigError, Conflict, MissingKey, MuseError, NewerLog, 
 from muse.event.content import Origin, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
+from muse.log.catalog import Catalog
+from muse.log.catalog import Entry as Entry
 from muse.log.protocol import Log as Log
 from muse.runtime import host, reading
 from muse.runtime.checkpoint import fold
@@ -130,6 +132,11 @@ def verify_file(
     return reading.verify_file(path, lambda file: open_log(file, check=False), head=head, progress=progress)
 
 
+def catalog() -> Catalog:
+    """What listings say about sessions, with its cache."""
+    return Catalog(muse_home() / "cache" / "catalog.json", lambda file: open_log(file, check=False))
+
+
 def create_log(session: str) -> Log:
     """A new, empty log for this session id."""
     from muse.log.sqlite import SqliteLog
@@ -190,7 +197,7 @@ def submit(log: Log, body: msgspec.Struct, agent: str, *, cause: int = 0, client
     With `client_id` (any text) the same command from any process is one event: its seq is returned again. Raises
     Conflict when that id stands for something else.
     """
-    event_id = hashlib.sha256(client_id.encode()).hexdigest()[:32] if client_id else ""
+    event_id = _event_id(client_id) if client_id else ""
     draft = seal(body, agent, cause, event_id=event_id)
     if client_id and (seq := _said_before(log, draft.id, body, agent)):
         return seq
@@ -200,6 +207,17 @@ def submit(log: Log, body: msgspec.Struct, agent: str, *, cause: int = 0, client
         if seq := _said_before(log, draft.id, body, agent):
             return seq
         raise
+
+
+def command_with(log: Log, client_id: str) -> Event | None:
+    """The command that was submitted with this id of a client's, or None."""
+    event_id = _event_id(client_id)
+    seq = log.find([event_id]).get(event_id, 0)
+    return event_at(log, seq) if seq else None
+
+
+def _event_id(client_id: str) -> str:
+    return hashlib.sha256(client_id.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _said_before(log: Log, event_id: str, body: msgspec.Struct, agent: str) -> int:

@@ -46,6 +46,7 @@ def claim(
             workspace=workspace,
             host=host.this_host(),
             settings=settings,
+            session=log.session,
             crashed=found.crashed,
             name=name,
             date=host.today(),

@@ -26,6 +26,7 @@ class SessionOpened(Content, frozen=True):
     workspace: str
     host: Host
     settings: Settings
+    session: str = ""
     crashed: bool = False
     name: str = ""
     date: str = ""

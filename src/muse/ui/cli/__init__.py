@@ -1,24 +1,36 @@
 """The command `muse`. This module imports next to nothing: a command's module is loaded when the command is used."""
 
+import difflib
+import os
 import sys
 from importlib import import_module
 
 import click
 
 from muse import __version__
-from muse.errors import MuseError
+from muse.errors import MuseError, UsageError
 
 COMMANDS: dict[str, str] = {
     "exec": "Run one task to its end.",
     "resume": "Go on where a session stopped.",
+    "approvals": "What waits for your word.",
+    "approve": "Allow what a session asks.",
+    "deny": "Refuse it, with a note for the agent.",
+    "steer": "Say something to a running agent.",
+    "cancel": "Stop a call or a turn.",
     "replay": "Step through what happened.",
     "log": "List events; -f follows a running session.",
     "show": "One event in full.",
     "ls": "List sessions.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
+    "doctor": "Check this machine and the settings.",
+    "completion": "Tab completion for bash, zsh or fish.",
 }
 """Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec` in `exec_`)."""
+
+CHAT = "chat"
+"""What `muse` alone and `muse PROMPT` run; it has no name on the command line."""
 
 
 class LazyGroup(click.Group):
@@ -30,11 +42,20 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command's module, or None for a name that is none."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name != CHAT:
             return None
         module = import_module(f"muse.ui.cli.{cmd_name}_" if cmd_name in ("exec",) else f"muse.ui.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What begins with no command's name is a chat; a word close to one is a slip, never a paid prompt."""
+        first = args[0] if args else ""
+        own = ("-h", "--help", "--version")
+        if first not in COMMANDS and first not in own and not ctx.resilient_parsing:
+            refuse_slip(first)
+            args = [CHAT, *args]
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands without importing any."""
@@ -42,10 +63,23 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+def refuse_slip(word: str) -> None:
+    """Raises UsageError when a lone word looks like a mistyped command."""
+    close = difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.7)
+    if close and word.isprintable() and " " not in word and not word.startswith("-"):
+        raise UsageError(
+            f"there is no command {word!r}; did you mean {close[0]}?",
+            hint=f'as a prompt it needs the long form: muse exec "{word}"',
+        )
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="muse")
 def cli() -> None:
-    """A coding agent with one append-only log: kill it anywhere, nothing runs twice, nothing is lost."""
+    """A coding agent with one append-only log: kill it anywhere, nothing runs twice, nothing is lost.
+
+    `muse` alone, or with a PROMPT in quotes, is a chat in the current folder.
+    """
 
 
 def show_error(error: MuseError) -> None:
@@ -56,18 +90,36 @@ def show_error(error: MuseError) -> None:
 
 
 def main() -> None:
-    """The entry point: every error of muse becomes a line on stderr and an exit code."""
+    """The entry point: every error becomes a line on stderr, one that says what to do, and an exit code."""
+    try:
+        sys.exit(_run())
+    except BrokenPipeError:  # the reader of our output has gone, and so has the use of an answer
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _run() -> int:
     try:
         code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
     except MuseError as error:
         show_error(error)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.UsageError as error:
         error.show()
-        sys.exit(2)
+        return 2
     except click.ClickException as error:
         error.show()
-        sys.exit(1)
+        return 1
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
+        return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # the front door: a person gets a line, and MUSE_DEBUG=1 gives the traceback
+        if os.environ.get("MUSE_DEBUG"):
+            raise
+        click.echo(f"muse: this is a fault of muse: {type(error).__name__}: {error}", err=True)
+        click.echo("      the log is safe; for a report: MUSE_DEBUG=1 shows where it happened", err=True)
+        return 1
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,29 @@
+"""`muse approvals`: what waits for a person's word."""
+
+import click
+import msgspec
+
+from muse.ui.cli.output import answers
+from muse.ui.cli.speaking import describe, waiting
+
+
+@click.command("approvals")
+@click.option("--json", "as_json", is_flag=True, help="One request a line, as JSON.")
+def command(as_json: bool) -> int:
+    """List what waits in all running sessions. Answer with muse approve ADDRESS or muse deny ADDRESS."""
+    found = waiting()
+    with answers() as out:
+        for one in found:
+            if as_json:
+                body = one.request
+                fields = {
+                    "address": one.address, "session": one.session, "seq": one.event.seq, "agent": one.event.agent,
+                    "time": one.event.time, "tool": body.tool, "shown": body.shown, "rule": body.rule,
+                    "remember": body.remember,
+                }  # fmt: skip
+                out.line(msgspec.json.encode(fields).decode())
+            else:
+                out.lines(describe(one))
+    if not found and not as_json:
+        click.echo("nothing waits", err=True)
+    return 0

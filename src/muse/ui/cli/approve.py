@@ -1,0 +1,14 @@
+"""`muse approve`: allow what a session asks."""
+
+import click
+
+from muse.ui.cli.speaking import answer, told
+
+
+@click.command("approve")
+@click.argument("address", default="")
+@click.option("--always", is_flag=True, help="Also from now on, for the rule that the request offers.")
+@told
+def command(address: str, always: bool, client_id: str, as_json: bool) -> int:
+    """Allow the request at ADDRESS (SESSION@SEQ); without one, the only request that waits."""
+    return answer(address, allow=True, always=always, note="", client_id=client_id, as_json=as_json)

@@ -1,0 +1,14 @@
+"""`muse deny`: refuse what a session asks."""
+
+import click
+
+from muse.ui.cli.speaking import answer, told
+
+
+@click.command("deny")
+@click.argument("address", default="")
+@click.option("--note", default="", metavar="TEXT", help="What the agent should know; it reads it and goes on.")
+@told
+def command(address: str, note: str, client_id: str, as_json: bool) -> int:
+    """Refuse the request at ADDRESS (SESSION@SEQ); without one, the only request that waits."""
+    return answer(address, allow=False, always=False, note=note, client_id=client_id, as_json=as_json)

@@ -1,0 +1,191 @@
+"""What `approve`, `deny`, `steer` and `cancel` share: a session to speak to, and the acknowledgement.
+
+A command is durable before it is acknowledged, whether or not somebody runs the session; where nobody does, it is kept
+and takes effect at the next resume. This module must not know what the commands mean.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from muse import app
+from muse.errors import Conflict, UsageError
+from muse.event.envelope import Event
+from muse.event.kinds import ApprovalDecided, ApprovalRequested
+from muse.event.text import clean
+from muse.ui.cli.address import Address, resolve
+from muse.ui.cli.asking import decide
+from muse.view.summary import decision_words
+from muse.view.visible import lines_of, one_line
+
+CLIENT: Final = "cli"
+TEXT_BYTES_MAX: Final = 1024 * 1024
+
+
+class Listener(msgspec.Struct):
+    """A session that can be spoken to: its log, its state, and the pid of who runs it (0: nobody)."""
+
+    log: app.Log
+    state: app.Session
+    path: Path
+    address: Address
+    pid: int
+
+    @property
+    def name(self) -> str:
+        """What names the session to a person."""
+        return self.log.session.rpartition("-")[2]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One open request: its address, and the event."""
+
+    address: str
+    session: str
+    path: Path
+    event: Event
+
+    @property
+    def request(self) -> ApprovalRequested:
+        """The request."""
+        assert isinstance(self.event.body, ApprovalRequested)
+        return self.event.body
+
+
+def told(command: Any) -> Any:
+    """Add the flags that every command to a session has."""
+    command = click.option("--json", "as_json", is_flag=True, help="The acknowledgement as JSON.")(command)
+    return click.option(
+        "--id", "client_id", default="", metavar="TEXT", help="An id of yours: the same command twice is one event."
+    )(command)
+
+
+@contextmanager
+def listener(text: str) -> Iterator[Listener]:
+    """The session at an address, open for submitting."""
+    place = resolve(text)
+    log = app.open_log(place.path, read_only=False)
+    try:
+        state = app.state_of(log)
+        yield Listener(log, state, place.path, place.address, app.owner_pid(place.path))
+    finally:
+        log.close()
+
+
+def acknowledge(to: Listener, seq: int, words: str, *, as_json: bool) -> None:
+    """Say that the command is durable: its seq on standard output, what it means on standard error."""
+    if as_json:
+        kept = {"session": to.log.session, "seq": seq, "running": bool(to.pid)}
+        click.echo(msgspec.json.encode(kept).decode())
+        return
+    click.echo(f"#{seq}")
+    click.echo(words, err=True)
+    if not to.pid:
+        click.echo(f"nobody runs this session: it is kept, and takes effect at muse resume {to.name}", err=True)
+
+
+def text_of(text: str) -> str:
+    """Words for an agent. Raises UsageError when there are none, or too many."""
+    words = clean(text).text
+    if not words.strip():
+        raise UsageError("there is nothing to say", hint='muse steer ADDRESS "…"')
+    if len(words.encode()) > TEXT_BYTES_MAX:
+        raise UsageError("that is over 1 MiB", hint="put it in a file of the workspace and name the file")
+    return words
+
+
+# -- approvals ---------------------------------------------------------------------------------------------------------
+
+
+def waiting() -> list[Waiting]:
+    """Every open request of every session that somebody runs, oldest session first."""
+    found: list[Waiting] = []
+    for path in reversed(app.session_files()):
+        if app.owner_pid(path):
+            with closing(app.open_log(path, check=False)) as log:
+                found += waiting_in(log, app.state_of(log), path)
+    return found
+
+
+def waiting_in(log: app.Log, state: app.Session, path: Path) -> list[Waiting]:
+    """The open requests of one session."""
+    events = (app.event_at(log, seq) for seq in sorted(state.approvals))
+    name = log.session.rpartition("-")[2]
+    return [Waiting(f"{name}@{event.seq}", log.session, path, event) for event in events if event is not None]
+
+
+def describe(one: Waiting) -> list[str]:
+    """An open request for a person."""
+    head = f"{one.address}  {one.event.agent} asks  {one_line(one.request.rule)}"
+    return [head, *(f"  {line}" for line in lines_of(one.request.shown))]
+
+
+def answer(text: str, *, allow: bool, always: bool, note: str, client_id: str, as_json: bool) -> int:
+    """Answer the request at an address, or the only one there is. Returns the exit code."""
+    with listener(text or _only(waiting()).address) as to:
+        before = app.command_with(to.log, client_id) if client_id else None
+        one = _open_request(to) if before is None else _answered_request(to, before)
+        body = one.request
+        if always and not body.remember:
+            raise UsageError(
+                "no rule is offered for this call: what it does cannot be told from its beginning",
+                hint=f"allow it once: muse approve {one.address}",
+            )
+        click.echo("\n".join(describe(one)), err=True)
+        remember = body.remember if always else ""
+        decided = decide(one.event.seq, body, allow=allow, remember=remember, note=clean(note).text, client=CLIENT)
+        seq = app.submit(to.log, decided, one.event.agent, cause=one.event.seq, client_id=client_id)
+        _refuse_late(to.log, one.event.seq, seq)
+        words = ("allowed" if allow else "denied") + (f", and from now on {one_line(remember)}" if remember else "")
+        acknowledge(to, seq, words, as_json=as_json)
+    return 0
+
+
+def _answered_request(to: Listener, answer: Event) -> Waiting:
+    """The request that an earlier command with the same client's id answered."""
+    request = getattr(answer.body, "request", 0)
+    event = app.event_at(to.log, request) if request else None
+    if event is None or to.address.seq not in (0, request):
+        raise Conflict(f"this id was used for another command (#{answer.seq})", hint="use a new id for a new command")
+    return Waiting(f"{to.name}@{request}", to.log.session, to.path, event)
+
+
+def _only(found: list[Waiting]) -> Waiting:
+    if not found:
+        raise UsageError("nothing waits for an answer", hint="muse approvals lists what waits in running sessions")
+    if len(found) > 1:
+        click.echo("\n".join(line for one in found for line in describe(one)), err=True)
+        raise UsageError(f"{len(found)} requests wait", hint=f"say which: muse approve {found[0].address}")
+    return found[0]
+
+
+def _open_request(to: Listener) -> Waiting:
+    found = waiting_in(to.log, to.state, to.path)
+    seq = to.address.seq
+    if not seq:
+        lane = to.address.agent
+        return _only([one for one in found if not lane or one.event.agent == lane])
+    for one in found:
+        if one.event.seq == seq:
+            return one
+    event = app.event_at(to.log, seq)
+    if event is None or not isinstance(event.body, ApprovalRequested):
+        some = f"; {', '.join(one.address for one in found)} waits" if found else ""
+        raise UsageError(f"#{seq} is no request for approval{some}", hint="muse approvals lists what waits")
+    _refuse_late(to.log, seq, to.state.seq + 1)
+    raise UsageError(f"#{seq} needs no answer any more: its call was cancelled", hint=f"muse log {to.name} says why")
+
+
+def _refuse_late(log: app.Log, request: int, before: int) -> None:
+    """Raises UsageError when an answer to the request stands in the log before seq `before`."""
+    for event in app.events(log, request, before):
+        body = event.body
+        if isinstance(body, ApprovalDecided) and body.request == request:
+            raise UsageError(
+                f"too late: #{request} was answered before: {decision_words(body)} (#{event.seq})",
+                hint="of several answers the first counts; later ones change nothing",
+            )
