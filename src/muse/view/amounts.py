@@ -33,3 +33,13 @@ def money(microusd: int) -> str:
 def plural(number: int, one: str, many: str = "") -> str:
     """`1 file`, `3 files`, `1,200 events`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def age(seconds: int) -> str:
+    """How long ago, in one unit: `now`, `40 s`, `5 min`, `3 h`, `12 d`."""
+    if seconds < 5:
+        return "now"
+    for limit, unit, length in ((90, "s", 1), (90 * 60, "min", 60), (36 * 3600, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds // length} {unit}"
+    return f"{seconds // 86400:,} d"

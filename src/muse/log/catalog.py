@@ -1,0 +1,254 @@
+"""What a listing says about each session, without folding it: from its first and last events and from running totals.
+
+Totals are kept in a cache, so that a listing costs what is new; the cache holds numbers only (no word of a prompt, so
+that redaction has nothing to take out of it), is tied to the chain value of the event up to which it counts, and may
+be deleted at any time. A file that is damaged, foreign or newer is an entry that says so, never an error.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from muse.errors import LogError, MuseError
+from muse.event.codec import parse_header
+from muse.event.envelope import Event, decode
+from muse.event.kinds import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CancelRequested,
+    ModelResponded,
+    SessionClosed,
+    SessionOpened,
+    UserPrompted,
+)  # fmt: skip
+from muse.log.lock import boot_id, is_held, read_owner, start_time
+from muse.log.protocol import Log
+
+CACHE_VERSION: Final = 1
+CACHE_SESSIONS_MAX: Final = 10_000
+PROMPT_CHARACTERS: Final = 400
+
+_COUNTED: Final = frozenset(
+    {"model.responded", "approval.requested", "approval.decided", "cancel.requested", "session.closed"}
+)
+_ASIDE: Final = frozenset({"note.added", "head.signed", "log.redacted"})
+"""Types that may follow a close and change nothing about how the session ended."""
+
+State = Literal["running", "waiting", "closed", "stopped", "empty", "damaged"]
+
+
+class Totals(msgspec.Struct):
+    """What was counted up to event `seq`, whose chain value is `hash` (hex). `open` maps the seq of each unanswered
+    approval request to its call; `opened` and `prompted` are the seqs of the last opening and the first prompt."""
+
+    seq: int = 0
+    hash: str = ""
+    opened: int = 0
+    prompted: int = 0
+    outcome: str = ""
+    open: dict[int, str] = {}
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cost_microusd: int = 0
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One session of a listing. Times are those of headers; `input` counts all tokens in, `cached` those of them that
+    came from the provider's cache. `problem` says what is wrong with a damaged one."""
+
+    session: str
+    file: str
+    state: State
+    outcome: str = ""
+    pid: int = 0
+    approvals: tuple[int, ...] = ()
+    name: str = ""
+    workspace: str = ""
+    model: str = ""
+    prompt: str = ""
+    events: int = 0
+    last_time: str = ""
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cost_microusd: int = 0
+    problem: str = ""
+
+
+class _Kept(msgspec.Struct):
+    version: int
+    totals: dict[str, Totals]
+
+
+class Catalog:
+    """The entries of session files, with the cache in `file`."""
+
+    def __init__(self, file: Path, open_log: Callable[[Path], Log]) -> None:
+        self._file = file
+        self._open_log = open_log
+        self._totals: dict[str, Totals] = {}
+        self._changed = False
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
+            if kept.version == CACHE_VERSION:
+                self._totals = kept.totals
+
+    def entries(self, paths: Iterable[Path]) -> list[Entry]:
+        """An entry for each file, in the order given; the cache is brought up to date."""
+        found = [self._entry(path) for path in paths]
+        if self._changed:
+            self._save()
+        return found
+
+    def _entry(self, path: Path) -> Entry:
+        try:
+            log = self._open_log(path)
+        except MuseError as error:
+            return Entry(session=path.stem, file=str(path), state="damaged", problem=str(error))
+        try:
+            return self._read(path, log)
+        except (LogError, ValueError, msgspec.MsgspecError) as error:
+            return Entry(session=log.session, file=str(path), state="damaged", problem=str(error))
+        finally:
+            log.close()
+
+    def _read(self, path: Path, log: Log) -> Entry:
+        totals = self._counted(path, log)
+        opened, prompted, last = (_event(log, seq) for seq in (totals.opened, totals.prompted, totals.seq))
+        pid = owner_pid(path.with_suffix(".lock"))
+        settings = opened.body.settings if opened and isinstance(opened.body, SessionOpened) else None
+        return Entry(
+            session=log.session,
+            file=str(path),
+            state=_state(totals, pid),
+            outcome=totals.outcome,
+            pid=pid,
+            approvals=tuple(sorted(totals.open)),
+            name=opened.body.name if opened and isinstance(opened.body, SessionOpened) else "",
+            workspace=opened.body.workspace if opened and isinstance(opened.body, SessionOpened) else "",
+            model=f"{settings.provider}/{settings.model}" if settings else "",
+            prompt=prompted.body.text[:PROMPT_CHARACTERS]
+            if prompted and isinstance(prompted.body, UserPrompted)
+            else "",
+            events=totals.seq,
+            last_time=last.time if last else "",
+            input=totals.input,
+            output=totals.output,
+            cached=totals.cached,
+            cost_microusd=totals.cost_microusd,
+        )
+
+    def _counted(self, path: Path, log: Log) -> Totals:
+        """The totals up to the head: the cached ones and what came after."""
+        head = log.head()
+        totals = self._totals.get(str(path))
+        if totals is None or not _still_there(log, totals):
+            totals = Totals()
+        if totals.seq == head.seq:
+            return totals
+        totals = msgspec.structs.replace(totals, open=dict(totals.open))
+        for seq, header in log.headers(totals.seq):
+            if seq > head.seq:
+                break
+            _count(totals, log, seq, header)
+        totals.hash = head.hash.hex()
+        self._totals[str(path)] = totals
+        self._changed = True
+        return totals
+
+    def _save(self) -> None:
+        """Write the cache, whole or not at all; where that cannot be done the next listing counts again."""
+        newest = sorted(self._totals)[-CACHE_SESSIONS_MAX:]
+        kept = _Kept(CACHE_VERSION, {name: self._totals[name] for name in newest})
+        draft = self._file.with_name(f".{self._file.name}.{secrets.token_hex(4)}")
+        try:
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(kept))
+            os.replace(draft, self._file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def owner_pid(lock: Path) -> int:
+    """The process that owns the session now, 0 if none does. A dead owner's lock is not touched, so that a listing
+    never gets in the way of a claim."""
+    owner = read_owner(lock)
+    if owner is None:
+        return 0
+    if owner.boot_id and (owner.boot_id != boot_id() or start_time(owner.pid) != owner.started):
+        return 0
+    try:
+        return owner.pid if is_held(lock) else 0
+    except OSError:
+        return 0
+
+
+def _still_there(log: Log, totals: Totals) -> bool:
+    if totals.seq == 0:
+        return True
+    stored = next(log.read(after=totals.seq - 1, before=totals.seq + 1), None)
+    return stored is not None and stored.hash.hex() == totals.hash
+
+
+def _count(totals: Totals, log: Log, seq: int, header: bytes) -> None:
+    kind = parse_header(header).type
+    totals.seq = seq
+    if kind not in _ASIDE:
+        totals.outcome = ""
+    if kind == "session.opened":
+        totals.opened = seq
+    elif kind == "user.prompted":
+        totals.prompted = totals.prompted or seq
+    elif kind in _COUNTED and (event := _event(log, seq)) is not None:
+        _count_body(totals, event)
+
+
+def _count_body(totals: Totals, event: Event) -> None:
+    body = event.body
+    match body:
+        case ModelResponded():
+            used = body.usage
+            totals.input += used.input + used.cache_read + used.cache_write
+            totals.output += used.output
+            totals.cached += used.cache_read
+            totals.cost_microusd += used.cost_microusd
+        case SessionClosed():
+            totals.outcome = body.outcome
+        case ApprovalRequested():
+            totals.open[event.seq] = body.call
+        case ApprovalDecided(by="timeout"):
+            _settle(totals, lambda call: call.partition("/")[0] == event.agent)  # the turn ends, and all that waits
+        case ApprovalDecided():
+            totals.open.pop(body.request, None)
+        case CancelRequested():
+            _settle(totals, lambda call: call == body.call if body.call else call.partition("/")[0] == event.agent)
+        case _:
+            pass
+
+
+def _settle(totals: Totals, ended: Callable[[str], bool]) -> None:
+    totals.open = {seq: call for seq, call in totals.open.items() if not ended(call)}
+
+
+def _event(log: Log, seq: int) -> Event | None:
+    if not seq:
+        return None
+    stored = next(log.read(after=seq - 1, before=seq + 1), None)
+    return decode(stored.header, stored.body, stored.hidden) if stored else None
+
+
+def _state(totals: Totals, pid: int) -> State:
+    if totals.outcome and not pid:
+        return "closed"
+    if pid:
+        return "waiting" if totals.open else "closed" if totals.outcome else "running"
+    return "stopped" if totals.seq else "empty"
