@@ -107,6 +107,7 @@ class WireServer:
         self.script = script if isinstance(script, Script) else Script(steps=tuple(script))
         self.faults = dict(faults or {})
         self.api_key = api_key
+        self.base_url = ""
         self.requests: list[Received] = []
         self.violations: list[str] = []
         self.disconnects = 0
@@ -114,15 +115,10 @@ class WireServer:
         self._conversations = Conversations(branches)
         self._attempts: dict[bytes, int] = {}
         self._changed = threading.Condition()
-        self._server = _Listener(self)
-
-    @property
-    def base_url(self) -> str:
-        """The address to configure."""
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}"
 
     def __enter__(self) -> Self:
+        self._server = _Listener(self)
+        self.base_url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
         return self
@@ -275,6 +271,7 @@ class OpenAIServer(WireServer):
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = False
+    request_queue_size = 512
     block_on_close = True
 
     def __init__(self, owner: WireServer) -> None:

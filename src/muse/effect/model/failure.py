@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 from muse.effect.protocol import FailureClass, ModelFailure
@@ -122,6 +121,8 @@ def _bounded(milliseconds: float) -> int:
 
 
 def _date(text: str) -> datetime | None:
+    from email.utils import parsedate_to_datetime
+
     try:
         found = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):

@@ -12,7 +12,6 @@ import time
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import lru_cache
-from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -25,6 +24,8 @@ from muse.effect.protocol import Decoder, FailureClass, Model, ModelAnswer, Mode
 from muse.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     import httpx2
 
 RAW_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -250,7 +251,7 @@ def _named(error: Exception) -> str:
 
 
 @lru_cache(maxsize=1)
-def _certificates() -> SSLContext:
+def _certificates() -> "SSLContext":
     """The TLS settings, read once: reading them costs tens of milliseconds."""
     import httpx2
 
