@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 import anyio
 import msgspec
 
-from muse.decide.context import Rules
+from muse.decide.context import Rules, next_request
 from muse.decide.due import Due, due
 from muse.errors import MuseError, StoreUnavailable
 from muse.event.envelope import Event, decode
+from muse.event.kinds import ModelRequested
 from muse.fold.evolve import evolve
 from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
 from muse.log.protocol import Draft, Log, Ownership, Stored
@@ -228,12 +229,21 @@ class Loop:
         self._durable(batch, expected + len(missed_events))
 
     def _fold_missed(self) -> None:
-        """Fold what others appended: commands, and our own facts after a lost race."""
+        """Fold what stands in the log and was not folded yet: commands of others, and what we appended without a
+        reply or in a lost race."""
         for stored in self.log.read(after=self.state.seq):
             event = decode(stored.header, stored.body, stored.hidden)
             self._woken |= evolve(self.state, event)
             self.on_event(event)
-            self.dispatch.react(event, self.state)
+            self.dispatch.react(event, self.state, self._request_of(event))
+
+    def _request_of(self, event: Event) -> bytes:
+        """The bytes that a `model.requested` just folded stands for, built again."""
+        if not isinstance(event.body, ModelRequested):
+            return b""
+        built = next_request(self.state, self.state.agents[event.agent], self.rules)
+        assert built.sha256 == event.body.request_sha256, f"the request of #{event.seq} cannot be rebuilt"
+        return built.body
 
     async def _reopen_store(self, failures: int, error: StoreUnavailable) -> None:
         """An append failed: nothing of it is assumed. Open again, or give up and leave the log as it is."""

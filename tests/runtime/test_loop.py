@@ -1,0 +1,310 @@
+"""The owner's loop against real stores: races, lost replies, crashes, cancellation. Effects are counted outside."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from muse.decide.context import Builder, Rules
+from muse.effect.model import scripted
+from muse.effect.model.scripted import ScriptedModel, Step
+from muse.effect.protocol import ToolCall, ToolResult, Verdict, Workspace
+from muse.errors import StoreUnavailable
+from muse.event.content import Observed, Settings, ToolSpec
+from muse.event.envelope import Event, decode
+from muse.event.kinds import COMMANDS, AgentSteered, CancelRequested, NoteAdded, UserPrompted
+from muse.log.protocol import Appended, Log
+from muse.log.sqlite import SqliteLog
+from muse.runtime.checkpoint import fold
+from muse.runtime.dispatch import Equipment
+from muse.runtime.seal import seal
+from muse.runtime.session import Running, Session, claim
+
+RULES = Rules(version=1, builders={"scripted": Builder(scripted.BUILDER, scripted.build)})
+SETTINGS = Settings(provider="scripted", dialect="scripted", model="-", mode="yolo", retry_base_ms=1)
+
+
+class Tally:
+    """A tool whose effect is a line in a file outside, and which waits while `hold` is set."""
+
+    spec = ToolSpec(name="tally", description="", schema="{}", recovery="opaque", writes=True)
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "tally.txt"
+        self.hold: anyio.Event | None = None
+        self.started = anyio.Event()
+
+    def paths(self, workspace: Workspace, args: Mapping[str, object]) -> tuple[str, ...]:
+        return ()
+
+    async def observe(self, call: ToolCall, workspace: Workspace, keep: Any) -> Observed:
+        return Observed()
+
+    async def run(
+        self,
+        call: ToolCall,
+        observed: Observed,
+        workspace: Workspace,
+        keep: Any,
+        keep_file: Any,
+        show: Any,
+        attach: bool,
+    ) -> ToolResult:
+        with self.file.open("a") as file:
+            file.write(f"{call.call}\n")
+        self.started.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        return ToolResult(status="ok", text=f"tallied {call.call}")
+
+    async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
+        return Verdict(verdict="unknown", evidence="nobody counted")
+
+    def counts(self) -> Counter[str]:
+        return Counter(self.file.read_text().split()) if self.file.exists() else Counter()
+
+
+def steps(count: int) -> list[Step]:
+    """A script of `count` responses with two tool uses each, then an answer."""
+    return [Step(text=f"step {n}", uses=(("tally", {"n": n}), ("tally", {"m": n}))) for n in range(count)] + [
+        Step(text="done")
+    ]
+
+
+class Rig:
+    """One session in a folder, opened as often as a test wants."""
+
+    def __init__(self, folder: Path, script: list[Step]) -> None:
+        self.path = folder / "s.muse"
+        self.tally = Tally(folder)
+        self.model = ScriptedModel(script)
+        self.folder = folder
+        self.seen: list[Event] = []
+        SqliteLog.create(self.path, "s", commands=COMMANDS).close()
+
+    def handle(self) -> SqliteLog:
+        return SqliteLog.open(self.path, commands=COMMANDS)
+
+    def submit(self, body: msgspec.Struct) -> int:
+        log = self.handle()
+        try:
+            return log.submit(seal(body, "main", 0))
+        finally:
+            log.close()
+
+    def open(self, wrap: Callable[[Log], Log] = lambda log: log) -> Running:
+        log = wrap(self.handle())
+        ownership = claim(log, SETTINGS, str(self.folder), lambda epoch: (self.tally.spec,))
+        equipment = Equipment(
+            model=self.model,
+            tools={"tally": self.tally},
+            workspace=Workspace(self.folder),
+            log=log,
+            blobs=self.handle,
+            settled=lambda call, attempt: None,
+            on_signal=lambda call, text: None,
+        )
+        return Running(log, ownership, RULES, equipment, self.seen.append)
+
+    def run(self, wrap: Callable[[Log], Log] = lambda log: log) -> Session:
+        running = self.open(wrap)
+        try:
+            return anyio.run(running.run)
+        finally:
+            running.release()
+
+    def events(self) -> list[Event]:
+        log = self.handle()
+        try:
+            return [decode(stored.header, stored.body) for stored in log.read()]
+        finally:
+            log.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path, steps(5))
+
+
+class Between:
+    """A log that lets something happen just before or just after each append. Delegates everything else."""
+
+    def __init__(self, log: Log, before: Callable[[int], None], after: Callable[[int], None]) -> None:
+        self._log, self._before, self._after, self._appends = log, before, after, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, *arguments: Any) -> Appended:
+        self._appends += 1
+        self._before(self._appends)
+        done = self._log.append(*arguments)
+        self._after(self._appends)
+        return done
+
+
+def nothing(append: int) -> None:
+    """Let nothing happen."""
+
+
+def test_a_session_runs_to_its_end_and_every_effect_happens_once(rig: Rig) -> None:
+    rig.submit(UserPrompted(text="go"))
+    state = rig.run()
+    assert state.closed
+    assert state.outcome == "done"
+    assert len(rig.tally.counts()) == 10
+    assert set(rig.tally.counts().values()) == {1}
+
+
+def test_what_is_shown_live_is_what_the_log_holds(rig: Rig) -> None:
+    rig.submit(UserPrompted(text="go"))
+    rig.run()
+    opened = next(event.seq for event in rig.events() if event.type == "session.opened")
+    assert rig.seen == [event for event in rig.events() if event.seq >= opened]
+
+
+def test_a_command_before_every_append_only_makes_decisions_be_derived_again(rig: Rig) -> None:
+    rig.submit(UserPrompted(text="go"))
+
+    def interrupt(append: int) -> None:
+        rig.submit(NoteAdded(text=f"before append {append}"))
+
+    state = rig.run(lambda log: Between(log, interrupt, nothing))  # type: ignore[arg-type,return-value]
+    assert state.outcome == "done"
+    assert set(rig.tally.counts().values()) == {1}
+    assert len(rig.tally.counts()) == 10
+    assert sum(event.type == "note.added" for event in rig.events()) > 20
+    assert fold(rig.handle()) == state
+
+
+@pytest.mark.parametrize("lost", ["before the commit", "after the commit"])
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 8])
+def test_an_append_without_a_reply_is_looked_up_and_not_doubled(rig: Rig, lost: str, at: int) -> None:
+    rig.submit(UserPrompted(text="go"))
+
+    def fail(append: int) -> None:
+        if append == at:
+            raise StoreUnavailable("no reply")
+
+    before, after = (fail, nothing) if lost == "before the commit" else (nothing, fail)
+    state = rig.run(lambda log: Between(log, before, after))  # type: ignore[arg-type,return-value]
+    assert state.outcome == "done"
+    assert set(rig.tally.counts().values()) == {1}
+    assert len(rig.tally.counts()) == 10
+    ids = [event.id for event in rig.events()]
+    assert len(ids) == len(set(ids))
+
+
+def test_when_the_store_stays_away_nothing_more_starts_and_the_session_resumes(rig: Rig) -> None:
+    rig.submit(UserPrompted(text="go"))
+
+    def full(append: int) -> None:
+        if append >= 4:
+            raise StoreUnavailable("disk full")
+
+    with pytest.raises(StoreUnavailable):
+        rig.run(lambda log: Between(log, full, nothing))  # type: ignore[arg-type,return-value]
+    ran = rig.tally.counts()
+    started = {event.body.call for event in rig.events() if event.type == "tool.started"}  # type: ignore[attr-defined]
+    assert set(ran) <= started, "no effect without a durable intent"
+    state = rig.run()
+    assert state.outcome == "done"
+    assert set(rig.tally.counts().values()) == {1}
+
+
+def test_steering_joins_the_running_turn_at_the_next_request(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, steps(1))
+    rig.submit(UserPrompted(text="go"))
+    running = rig.open()
+
+    async def play() -> None:
+        rig.tally.hold = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.run)
+            await rig.tally.started.wait()
+            rig.submit(AgentSteered(text="and the docs"))
+            while not any(event.type == "agent.steered" for event in rig.seen):
+                await anyio.sleep(0.005)
+            rig.tally.hold.set()
+
+    anyio.run(play)
+    running.release()
+    items = running.state.agents["main"].items
+    texts = [getattr(item, "text", type(item).__name__) for item in items]
+    assert texts == ["go", "Answered", "tallied main/2", "tallied main/3", "and the docs", "Answered"]
+
+
+def test_cancelling_the_turn_ends_what_runs_and_tells_the_model(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, steps(3))
+    rig.submit(UserPrompted(text="go"))
+    running = rig.open()
+
+    async def play() -> None:
+        rig.tally.hold = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.run)
+            await rig.tally.started.wait()
+            rig.submit(CancelRequested(target="turn", why="wrong branch"))
+
+    anyio.run(play)
+    running.release()
+    assert running.state.outcome == "cancelled"
+    ends = [event.body.status for event in rig.events() if event.type == "tool.finished"]  # type: ignore[attr-defined]
+    assert ends == ["cancelled", "cancelled"]
+    notice = running.state.agents["main"].items[-1]
+    assert "wrong branch" in notice.text  # type: ignore[union-attr]
+    rig.tally.hold = None
+    assert rig.run().outcome == "cancelled", "it stays cancelled"
+    assert set(rig.tally.counts().values()) == {1}
+
+
+def test_an_opaque_call_in_flight_at_a_crash_is_reported_and_never_run_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, steps(2))
+    rig.submit(UserPrompted(text="go"))
+    running = rig.open()
+
+    async def die_in_the_middle() -> None:
+        rig.tally.hold = anyio.Event()
+        with anyio.move_on_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(running.run)
+                await rig.tally.started.wait()
+                running._ownership.release()
+                running._log.append = lambda *_: (_ for _ in ()).throw(StoreUnavailable("the host is dead"))  # type: ignore[method-assign]
+                tasks.cancel_scope.cancel()
+
+    anyio.run(die_in_the_middle)
+    rig.tally.hold = None
+    state = rig.run()
+    assert state.outcome == "done"
+    assert set(rig.tally.counts().values()) == {1}
+    found: Any = rig.events()
+    doubts = [event.body.call for event in found if event.type == "effect.doubted"]
+    ends = [event.body for event in found if event.type == "tool.finished"]
+    unknown = [body.call for body in ends if body.status == "unknown"]
+    assert doubts == unknown
+    assert len(doubts) == 2
+
+
+def test_a_failing_provider_is_asked_again_and_each_attempt_is_an_event(tmp_path: Path) -> None:
+    failing = msgspec.convert({"failure": "overloaded", "times": 2}, scripted.Failing)
+    rig = Rig(tmp_path, [Step(text="there", failure=failing)])
+    rig.submit(UserPrompted(text="go"))
+    assert rig.run().outcome == "done"
+    kinds = [event.type for event in rig.events() if event.type.startswith(("model", "timer"))]
+    assert kinds == ["model.requested", "model.failed", "timer.set", "timer.fired"] * 2 + [
+        "model.requested",
+        "model.responded",
+    ]
+
+
+def test_a_provider_that_refuses_for_good_ends_the_run_and_a_resume_asks_again(tmp_path: Path) -> None:
+    failing = msgspec.convert({"failure": "auth", "times": 1}, scripted.Failing)
+    rig = Rig(tmp_path, [Step(text="there", failure=failing)])
+    rig.submit(UserPrompted(text="go"))
+    assert rig.run().outcome == "provider"
+    assert rig.run().outcome == "done"
