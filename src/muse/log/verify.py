@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import chain as chained
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -30,8 +31,8 @@ Named = tuple[str, int]
 
 BATCH_EVENTS: Final = 500
 BATCH_BYTES: Final = 1024 * 1024
-ALONE_BATCHES: Final = 40
-"""Logs of up to so many batches are checked in this process: starting others costs more."""
+ALONE_BATCHES: Final = 60
+"""So many batches are checked in this process before others are started, which costs about as much."""
 AHEAD_PER_JOB: Final = 3
 
 STRUCTURE: Final = "file structure"
@@ -287,17 +288,17 @@ def _batches(events: Iterator[Stored]) -> Iterator[list[Stored]]:
 
 
 def _checked(events: Iterator[Stored], jobs: int) -> Iterator[tuple[list[Stored], list[Checked]]]:
-    """Each batch of events with what was found, in order; beyond a small log on all cores."""
+    """Each batch of events with what was found, in order; what is beyond a small log on all cores."""
     batches = _batches(events)
-    start = [batch for _, batch in zip(range(ALONE_BATCHES), batches, strict=False)]
-    if jobs == 1 or len(start) < ALONE_BATCHES:
-        for batch in chained(start, batches):
-            yield batch, [check_event(event) for event in batch]
+    for batch in batches if jobs == 1 else islice(batches, ALONE_BATCHES):
+        yield batch, [check_event(event) for event in batch]
+    more = next(batches, None)
+    if more is None:
         return
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=jobs, mp_context=spawn) as pool:
         waiting: deque[tuple[list[Stored], Future[list[tuple[Any, ...]]]]] = deque()
-        for batch in chained(start, batches):
+        for batch in chained([more], batches):
             waiting.append((batch, pool.submit(_check_plain, [_fields(event) for event in batch])))
             if len(waiting) > jobs * AHEAD_PER_JOB:
                 done, future = waiting.popleft()
