@@ -150,6 +150,21 @@ def events(log: Log, after: int = 0, before: int | None = None) -> Iterator[Even
         yield decode(stored.header, stored.body, stored.hidden)
 
 
+def sqlite_version() -> str:
+    """The version of the SQLite that keeps the logs."""
+    import apsw
+
+    return apsw.sqlite_lib_version()
+
+
+def file_system(folder: Path) -> tuple[str, bool]:
+    """The kernel's name of the file system of a folder ("" where unknown), and whether a log is safe on it."""
+    from muse.log.place import filesystem_type, is_remote
+
+    kind = filesystem_type(folder)
+    return kind or "", kind is None or not is_remote(kind)
+
+
 def event_at(log: Log, seq: int) -> Event | None:
     """The event with this seq, or None."""
     return next(events(log, seq - 1, seq + 1), None)

@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
         """What begins with no command's name is a chat; a word close to one is a slip, never a paid prompt."""
         first = args[0] if args else ""
         own = ("-h", "--help", "--version")
-        if first not in COMMANDS and first not in own and not ctx.resilient_parsing:
+        if first not in COMMANDS and first not in (CHAT, *own) and not ctx.resilient_parsing:
             refuse_slip(first)
             args = [CHAT, *args]
         return super().parse_args(ctx, args)

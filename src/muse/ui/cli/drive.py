@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
@@ -71,7 +71,7 @@ class Drive:
         self._asking = Asking(job.live, job.terminal, short(self.session))
         self._begun = time.monotonic()
         self._interrupted_at = 0.0
-        self.on_event = self._on_event
+        self._listeners: list[Callable[[Event], None]] = []
         try:
             self.owned = app.Owned(
                 job.log, job.loaded.config, job.settings, job.workspace, self._on_event, self.live.signal,
@@ -81,6 +81,10 @@ class Drive:
             app.discard_empty(job.log)
             raise
         self._asking.owned = self.owned
+
+    def listen(self, heard: Callable[[Event], None]) -> None:
+        """Also tell `heard` of every event."""
+        self._listeners.append(heard)
 
     def prompt(self, text: str) -> int:
         """Submit a person's prompt."""
@@ -110,6 +114,8 @@ class Drive:
         recovery = self.job.recovery
         if recovery is not None and (line := recovery.take(event)):
             self.live.tell(line, "1")
+        for heard in self._listeners:
+            heard(event)
 
     async def _ask(self) -> None:
         try:
@@ -130,6 +136,9 @@ class Drive:
         if now - self._interrupted_at < TWICE_SECONDS:
             self.leave(INTERRUPTED, "left; the turn is cancelled as far as it had come")
         self._interrupted_at = now
+        if self.job.stay and not self.owned.running.state.active:
+            self.live.say("nothing runs; Ctrl-D leaves")
+            return
         self.live.say("cancelling the turn (Ctrl-C again leaves at once)", "33")
         try:
             self.owned.submit(CancelRequested(why="the user pressed Ctrl-C", origin=app.origin(CLIENT)))

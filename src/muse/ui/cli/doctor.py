@@ -1,0 +1,163 @@
+"""`muse doctor`: what this machine and these settings are good for, and what to do about the rest."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+import msgspec
+
+from muse import __version__, app, config
+from muse.errors import MuseError
+from muse.ui.cli.output import answers
+from muse.view.amounts import plural, size
+from muse.view.text import paint
+from muse.view.visible import one_line
+
+SPACE_WARN: Final = 1_000_000_000
+SPACE_FAIL: Final = 100_000_000
+SQLITE_SOUND: Final = (3, 51, 3)
+"""The first SQLite without the WAL-reset corruption bug (https://sqlite.org/wal.html)."""
+ASK_SECONDS: Final = 10
+
+Status = Literal["ok", "warn", "fail"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at. `advice` says what to do where it is not fine."""
+
+    name: str
+    status: Status
+    says: str
+    advice: str = ""
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="One finding a line, as JSON.")
+def command(as_json: bool) -> int:
+    """Check this machine and the settings; exit code 1 when something must be mended."""
+    found = [finding for check in CHECKS for finding in check()]
+    looks = {"ok": "32", "warn": "33", "fail": "31"}
+    with answers() as out:
+        for one in found:
+            if as_json:
+                out.line(msgspec.json.encode(one).decode())
+                continue
+            out.line(f"{paint(f'{one.status:<4}', looks[one.status], out.colour)}  {one.name:<12} {one_line(one.says)}")
+            if one.advice:
+                out.line(f"      {'':<12} {one_line(one.advice)}")
+    return 1 if any(one.status == "fail" for one in found) else 0
+
+
+def _versions() -> Iterator[Finding]:
+    yield Finding("muse", "ok", __version__)
+    system = f"{platform.python_version()} on {platform.system()} {platform.release()}"
+    tried = sys.platform == "linux"
+    yield Finding(
+        "python", "ok" if tried else "warn", system, "" if tried else "only Linux is proven: see docs/guarantees.md"
+    )
+    version = app.sqlite_version()
+    sound = tuple(int(part) for part in version.split(".")[:3]) >= SQLITE_SOUND
+    advice = "" if sound else "an older one can lose a log's tail: pip install -U apsw"
+    yield Finding("sqlite", "ok" if sound else "fail", version, advice)
+
+
+def _home() -> Iterator[Finding]:
+    home = config.muse_home()
+    place = next(folder for folder in (home, *home.parents) if folder.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        yield Finding("home", "fail", f"{home} cannot be written", "set MUSE_HOME to a folder of yours")
+        return
+    open_to_others = home.exists() and home.stat().st_mode & 0o077
+    advice = f"others may look into it: chmod 700 {home}" if open_to_others else ""
+    yield Finding("home", "warn" if open_to_others else "ok", str(home), advice)
+    kind, sound = app.file_system(place)
+    yield Finding(
+        "file system", "ok" if sound else "fail", kind or "unknown",
+        "" if sound else "locks are not safe there: set MUSE_HOME to a folder on a local disk",
+    )  # fmt: skip
+    free = shutil.disk_usage(place).free
+    status: Status = "fail" if free < SPACE_FAIL else "warn" if free < SPACE_WARN else "ok"
+    yield Finding("free space", status, size(free), "" if status == "ok" else "free some, or set MUSE_HOME elsewhere")
+
+
+def _programs() -> Iterator[Finding]:
+    yield _program("git", "fail", "changes and the repository's state are not seen without it: install git")
+    yield _program("bash", "fail", "commands run under it: install bash")
+    yield _program("rg", "warn", "searching is slower without it: install ripgrep")
+    has = [
+        f"bubblewrap {'is there' if shutil.which('bwrap') else 'is missing'}",
+        f"landlock {'is there' if _landlock() else 'is missing'}",
+    ]
+    yield Finding("sandbox", "warn", f"commands run with your own rights ({', '.join(has)})",
+                  "this version does not confine them yet: mind what you allow")  # fmt: skip
+
+
+def _program(name: str, missing: Status, advice: str) -> Finding:
+    path = shutil.which(name)
+    if path is None:
+        return Finding(name, missing, "not found", advice)
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, timeout=ASK_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+        said = done.stdout.decode(errors="replace").strip().partition("\n")[0]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding(name, missing, f"{path} does not run: {error}", advice)
+    return Finding(name, "ok", f"{said or path}")
+
+
+def _landlock() -> bool:
+    try:
+        return "landlock" in Path("/sys/kernel/security/lsm").read_text().split(",")
+    except OSError:
+        return False
+
+
+def _settings() -> Iterator[Finding]:
+    try:
+        loaded = config.read(Path.cwd())
+    except MuseError as error:
+        yield Finding("settings", "fail", str(error), error.hint)
+        return
+    files = ", ".join(str(path) for path in loaded.files) or f"none ({config.user_file()} would be read)"
+    yield Finding("settings", "warn" if loaded.notice else "ok", files, loaded.notice)
+    known = config.BUILT_IN | loaded.config.providers
+    ready = [name for name, one in known.items() if one.api_key_env and os.environ.get(one.api_key_env)]
+    local = [name for name, one in known.items() if not one.api_key_env]
+    words = f"with a key: {', '.join(ready) or 'none'}; without need of one: {', '.join(local)}"
+    yield Finding("providers", "ok" if ready else "warn", words,
+                  "" if ready else "export ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…, or run a local server")  # fmt: skip
+    yield _model(loaded.config)
+
+
+def _model(settings: config.Config) -> Finding:
+    if not settings.model:
+        hint = f'give -m PROVIDER/MODEL each time, or write model = "…" in {config.user_file()}'
+        return Finding("model", "warn", "none is chosen", hint)
+    try:
+        app.model_of(settings, app.settings_of(settings))
+    except MuseError as error:
+        return Finding("model", "fail", str(error), error.hint)
+    return Finding("model", "ok", settings.model)
+
+
+def _sessions() -> Iterator[Finding]:
+    files = app.session_files()
+    used = 0
+    for path in files:
+        for name in (path, Path(f"{path}-wal")):
+            try:
+                used += name.stat().st_size
+            except OSError:
+                continue
+    running = sum(1 for path in files if app.owner_pid(path))
+    yield Finding("sessions", "ok", f"{plural(len(files), 'session')}, {size(used)}; {running} running now")
+
+
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _settings, _sessions)
