@@ -10,6 +10,7 @@ from muse.effect.tool.edit import EditTool
 from muse.effect.tool.glob import GlobTool
 from muse.effect.tool.grep import GrepTool
 from muse.effect.tool.kept import OutputTool, ReadOutput
+from muse.effect.tool.masking import KnownSecrets, MaskedTool
 from muse.effect.tool.read import ReadTool
 from muse.effect.tool.shell import ShellTool
 from muse.effect.tool.write import WriteTool
@@ -23,29 +24,28 @@ def builtin_tools(
     read_output: ReadOutput | None = None,
     environment: Mapping[str, str] | None = None,
     extra_names: tuple[str, ...] = (),
+    secrets: Mapping[str, str] | None = None,
 ) -> dict[str, Tool]:
     """The built-in tools by name.
 
     With `read_output` there is also the tool `output`, which reads what was left out of an earlier result.
     `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the user
-    lets through besides the usual ones.
+    lets through besides the usual ones. `secrets` are values by name that no model and no log gets to see (default: the
+    variables of `environment` that are named like secrets).
     """
+    environment = os.environ if environment is None else environment
+    known = KnownSecrets.of_environment(environment) if secrets is None else KnownSecrets(secrets)
     tools: list[Tool] = [
         ReadTool(),
-        WriteTool(),
-        EditTool(),
+        WriteTool(known),
+        EditTool(known),
         GlobTool(),
         GrepTool(_ripgrep()),
-        ShellTool(
-            runner,
-            os.environ if environment is None else environment,
-            extra_names,
-            has_output_tool=read_output is not None,
-        ),
+        ShellTool(runner, environment, extra_names, secrets=known, has_output_tool=read_output is not None),
     ]
     if read_output is not None:
         tools.append(OutputTool(read_output))
-    return {tool.spec.name: tool for tool in tools}
+    return {tool.spec.name: MaskedTool(tool, known) for tool in tools}
 
 
 def _ripgrep() -> str | None:

@@ -81,6 +81,10 @@ class EditTool(ReplacingTool):
             raise Refusal(f"{no_such_file(workspace.root, location)} To make a new file use write")
         if files.is_binary(before):
             raise Refusal(f"{quote(location.given)} is a binary file, and edit changes text: use shell")
+        restored = self._secrets.restored
+        edits = [
+            msgspec.structs.replace(one, old=restored(one.old, before), new=restored(one.new, before)) for one in edits
+        ]
         after, lines = apply_edits(before, edits)
         count = len(lines)
         shown = ", ".join(str(line) for line in lines[:LINES_NAMED_MAX]) + (", …" if count > LINES_NAMED_MAX else "")

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from muse.effect.tool.masking import NO_SECRETS, KnownSecrets
 from muse.event.text import clean
 
 HEAD_BYTES_MAX: Final = 12_000
@@ -23,17 +24,18 @@ TEXT_BYTES_MAX: Final = HEAD_BYTES_MAX + TAIL_BYTES_MAX
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """Valid text of an output of `size` bytes. `whole`: the text as UTF-8 is exactly the output."""
+    """Valid text of an output of `size` bytes. `whole`: the text as UTF-8 is exactly the output, secrets masked."""
 
     text: str
     size: int
     whole: bool
 
 
-def excerpt_file(path: Path, hint: str, size: int | None = None) -> Excerpt:
+def excerpt_file(path: Path, hint: str, size: int | None = None, secrets: KnownSecrets = NO_SECRETS) -> Excerpt:
     """Head and tail of a file (its first `size` bytes, where given); `hint` tells the model how to get the rest.
 
-    A file that does not exist is an output of no bytes. Raises OSError for any other failure.
+    Known secrets are masked, also where the cut would leave a part of one. A file that does not exist is an output of
+    no bytes. Raises OSError for any other failure.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -42,19 +44,12 @@ def excerpt_file(path: Path, hint: str, size: int | None = None) -> Excerpt:
     try:
         length = os.fstat(descriptor).st_size if size is None else size
         if length <= TEXT_BYTES_MAX:
-            return _whole(_read_at(descriptor, 0, length))
+            return _whole(secrets.mask_bytes(_read_at(descriptor, 0, length)), length)
         head = _read_at(descriptor, 0, HEAD_BYTES_MAX)
         tail = _read_at(descriptor, length - TAIL_BYTES_MAX, TAIL_BYTES_MAX)
     finally:
         os.close(descriptor)
-    return _ends(head, tail, length, hint)
-
-
-def excerpt_bytes(data: bytes, hint: str) -> Excerpt:
-    """The same for bytes in memory."""
-    if len(data) <= TEXT_BYTES_MAX:
-        return _whole(data)
-    return _ends(data[:HEAD_BYTES_MAX], data[-TAIL_BYTES_MAX:], len(data), hint)
+    return _ends(head, tail, length, hint, secrets)
 
 
 def trim_start(data: bytes) -> bytes:
@@ -76,16 +71,18 @@ def trim_end(data: bytes) -> bytes:
     return data
 
 
-def _whole(data: bytes) -> Excerpt:
+def _whole(data: bytes, size: int) -> Excerpt:
     cleaned = clean(data)
-    return Excerpt(cleaned.text, len(data), cleaned.exact is None)
+    return Excerpt(cleaned.text, size, cleaned.exact is None)
 
 
-def _ends(head: bytes, tail: bytes, size: int, hint: str) -> Excerpt:
-    head, tail = trim_end(head), trim_start(tail)
+def _ends(head: bytes, tail: bytes, size: int, hint: str, secrets: KnownSecrets) -> Excerpt:
+    head = trim_end(secrets.without_part_at_end(head))
+    tail = trim_start(secrets.without_part_at_start(tail))
     left_out = size - len(head) - len(tail)
     before = "" if head.endswith(b"\n") else "\n"
     middle = f"{before}[... {left_out} bytes left out; {hint} ...]\n"
+    head, tail = secrets.mask_bytes(head), secrets.mask_bytes(tail)
     return Excerpt(clean(head).text + middle + clean(tail).text, size, False)
 
 

@@ -18,8 +18,9 @@ import msgspec
 from muse.effect.protocol import Keep, KeepFile, Show, ToolCall, ToolResult, Verdict, Workspace
 from muse.effect.tool import files
 from muse.effect.tool.arguments import Arguments, Parameter, Refusal, quote, take
+from muse.effect.tool.masking import NO_SECRETS, KnownSecrets
 from muse.effect.tool.paths import Location, inside, reported
-from muse.event.content import FileChange, Observed, ToolSpec
+from muse.event.content import BlobRef, FileChange, Observed, ToolSpec
 
 PATH: Final = Parameter(
     name="path",
@@ -42,6 +43,9 @@ class ReplacingTool(ABC):
 
     spec: ToolSpec
     parameters: ClassVar[tuple[Parameter, ...]]
+
+    def __init__(self, secrets: KnownSecrets = NO_SECRETS) -> None:
+        self._secrets = secrets
 
     def arguments(self, args: Mapping[str, object]) -> Arguments:
         """The arguments, checked. Raises Refusal."""
@@ -71,8 +75,8 @@ class ReplacingTool(ABC):
             path=location.relative,
             before_sha256=files.digest(before),
             after_sha256=hashlib.sha256(planned.data).hexdigest(),
-            before=None if before is None else await keep(before.data),
-            after=await keep(planned.data),
+            before=None if before is None else await self._kept(before.data, keep),
+            after=await self._kept(planned.data, keep),
             file_mode=files.new_file_mode() if before is None else before.mode,
             summary=planned.summary,
         )
@@ -96,6 +100,10 @@ class ReplacingTool(ABC):
         if observed.error:
             return Verdict(verdict="not_done", evidence="the call could not be done and touched nothing")
         return await anyio.to_thread.run_sync(self._judge, call, observed, workspace)
+
+    async def _kept(self, data: bytes, keep: Keep) -> BlobRef | None:
+        """The content in the log, unless it holds a known secret."""
+        return None if self._secrets.is_in(data) else await keep(data)
 
     def _look(self, call: ToolCall, workspace: Workspace) -> tuple[Location, files.Image | None, Planned]:
         args = self.arguments(call.args)
@@ -147,15 +155,20 @@ class ReplacingTool(ABC):
         return _conflict(observed, f"it has the content {now}" if now else "there is no file")
 
 
+_WITHHELD: Final = "withheld: the content holds a known secret"
+
+
 def _done(observed: Observed) -> ToolResult:
     if observed.before_sha256 == observed.after_sha256:
         return ToolResult(status="ok", text=observed.summary)
+    is_withheld = observed.after is None or (observed.before is None and observed.before_sha256 != "")
     change = FileChange(
         path=observed.path,
         before=observed.before,
         after=observed.after,
-        before_mode=0 if observed.before is None else observed.file_mode,
+        before_mode=observed.file_mode if observed.before_sha256 else 0,
         after_mode=observed.file_mode,
+        note=_WITHHELD if is_withheld else "",
     )
     return ToolResult(status="ok", text=observed.summary, changes=(change,))
 

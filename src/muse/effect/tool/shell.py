@@ -8,7 +8,8 @@ must not know how the runner works.
 import hashlib
 import shutil
 import signal
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Final, Literal, assert_never
 
@@ -33,8 +34,9 @@ from muse.effect.tool import output
 from muse.effect.tool.arguments import Arguments, Parameter, Refusal, schema_of, take
 from muse.effect.tool.environment import shell_environment
 from muse.effect.tool.live import follow_spool
+from muse.effect.tool.masking import NO_SECRETS, KnownSecrets
 from muse.errors import Fenced
-from muse.event.content import Observed, ToolSpec
+from muse.event.content import BlobRef, Observed, ToolSpec
 from muse.event.text import clean
 
 _Status = Literal["ok", "error", "cancelled", "unknown"]
@@ -74,7 +76,8 @@ the tools read, edit, glob and grep for files."""
 class ShellTool:
     """Runs commands.
 
-    `environment` is the host's; what commands see of it is chosen here, by name. `has_output_tool`: whether a model can
+    `environment` is the host's; what commands see of it is chosen here, by name. `secrets` are masked in
+    output before it is cut or kept. `has_output_tool`: whether a model can
     read what was left out of a long output with the tool `output`. A call's `timeout_seconds` holds when the model
     names none; 0 is no limit.
     """
@@ -93,8 +96,10 @@ class ShellTool:
         environment: Mapping[str, str],
         extra_names: tuple[str, ...] = (),
         *,
+        secrets: KnownSecrets = NO_SECRETS,
         has_output_tool: bool = True,
     ) -> None:
+        self._secrets = secrets
         self._runner = runner
         self._has_output_tool = has_output_tool
         self._environment = shell_environment(environment, extra_names)
@@ -119,6 +124,8 @@ class ShellTool:
 
         Cancelling ends the command with all it started, and returns what it wrote until then. Raises Fenced.
         """
+        exit: Exit | None = None
+        doubt = ""
         try:
             await anyio.lowlevel.checkpoint()  # a call that is cancelled already starts nothing
             if not attach:
@@ -127,11 +134,12 @@ class ShellTool:
         except Refusal as refusal:
             return ToolResult(status="error", text=str(refusal))
         except RunnerError as error:
-            return await self._unknown(call, str(error), keep_file)
+            doubt = str(error)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                return await self._cancel(call, keep_file)
-        return await self._finish(call, exit, keep_file)
+            return await _shielded(self._cancel(call, keep_file))
+        # It has ended, and how is to be told, whoever cancels now.
+        ending = self._unknown(call, doubt, keep_file) if exit is None else self._finish(call, exit, keep_file)
+        return await _shielded(ending)
 
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
         """What the runner's files say of the call."""
@@ -154,7 +162,9 @@ class ShellTool:
                     evidence += "; the command itself still runs" if alive else ""
                 case _:
                     assert_never(attempt)
-        excerpt = await anyio.to_thread.run_sync(self._excerpt, call)
+        excerpt = await anyio.to_thread.run_sync(
+            output.excerpt_file, self._spool(call), "they are lost", None, self._secrets
+        )
         text = _joined(excerpt.text, _doubt(evidence))
         return Verdict(
             verdict="unknown",
@@ -236,7 +246,7 @@ class ShellTool:
         self, call: ToolCall, status: _Status, ending: str, keep_file: KeepFile, exit: Exit | None = None
     ) -> ToolResult:
         excerpt = await anyio.to_thread.run_sync(self._excerpt, call, exit)
-        kept = None if excerpt.whole else await keep_file(self._spool(call))
+        kept = None if excerpt.whole else await self._kept(call, keep_file)
         return ToolResult(
             status=status,
             text=_joined(excerpt.text, ending),
@@ -247,6 +257,16 @@ class ShellTool:
             processes=() if exit is None else tuple(_process(left) for left in exit.left_running),
         )
 
+    async def _kept(self, call: ToolCall, keep_file: KeepFile) -> BlobRef:
+        """The whole output in the log, with known secrets masked."""
+        spool = self._spool(call)
+        if not await anyio.to_thread.run_sync(self._secrets.is_in_file, spool):
+            return await keep_file(spool)
+        with tempfile.TemporaryDirectory(prefix="muse-") as folder:
+            masked = Path(folder, "output")
+            await anyio.to_thread.run_sync(self._secrets.copy_masked, spool, masked)
+            return await keep_file(masked)
+
     def _spool(self, call: ToolCall) -> Path:
         return Path(self._runner.output_path(call.call, call.attempt))
 
@@ -255,7 +275,14 @@ class ShellTool:
         hint = (
             f'read them with output(call="{call.call}")' if self._has_output_tool else f"all is kept under {call.call}"
         )
-        return output.excerpt_file(self._spool(call), hint, size)
+        return output.excerpt_file(self._spool(call), hint, size, self._secrets)
+
+
+async def _shielded(work: Coroutine[None, None, ToolResult]) -> ToolResult:
+    results: list[ToolResult] = []
+    with anyio.CancelScope(shield=True):
+        results.append(await work)
+    return results[0]
 
 
 def _command(call: ToolCall) -> tuple[str, int]:

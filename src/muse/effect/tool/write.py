@@ -33,11 +33,11 @@ class WriteTool(ReplacingTool):
     parameters: ClassVar[tuple[Parameter, ...]] = _PARAMETERS
 
     def plan(self, args: Arguments, workspace: Workspace, location: Location, before: bytes | None) -> Planned:
-        """The content as given, in UTF-8."""
+        """The content as given, in UTF-8; a placeholder for a secret that the file holds is that secret."""
         if location.given.endswith("/"):
             raise Refusal(f"{quote(location.given)} names a folder: give the path of a file")
         try:
-            data = args.text("content").encode()
+            data = self._secrets.restored(args.text("content"), before or b"").encode()
         except UnicodeEncodeError as error:
             raise Refusal(
                 f"argument content holds half a surrogate pair at character {error.start}: give the whole character"
