@@ -30,6 +30,7 @@ from muse.log.protocol import Log as Log
 from muse.runtime import host, reading
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Equipment
+from muse.runtime.reading import Position as Position
 from muse.runtime.reading import Reading as Reading
 from muse.runtime.seal import seal
 from muse.runtime.session import Running, claim

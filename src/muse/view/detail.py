@@ -76,22 +76,26 @@ def _words(body: Any) -> Iterator[Line]:
 
 def _opened(body: kinds.SessionOpened, contents: Contents) -> Iterator[Line]:
     host, settings = body.host, body.settings
-    yield Line(f"workspace  {one_line(body.workspace)}")
-    yield Line(one_line(f"model      {settings.provider}/{settings.model}  ({settings.dialect})"))
-    yield Line(f"mode       {one_line(settings.mode)}")
+    yield _named("workspace", body.workspace)
+    yield _named("model", f"{settings.provider}/{settings.model} ({settings.dialect})")
+    yield _named("mode", settings.mode)
     for name in ("allow", "ask", "deny"):
         for rule in getattr(settings.permissions, name):
-            yield Line(f"{name:<10} {one_line(rule)}")
-    yield Line(one_line(f"host       {host.name}  process {host.pid}  {host.system}  muse {host.muse}"), "dim")
+            yield _named(name, rule)
+    yield _named("host", f"{host.name}, process {host.pid}, {host.system}, muse {host.muse}", "dim")
     if body.git is not None:
         git = body.git
-        yield Line(one_line(f"git        {git.branch or 'detached'} {git.head}  {git.changed} changed"), "dim")
+        yield _named("git", f"{git.branch or 'detached'} {git.head or 'no commit'}, {git.changed} changed", "dim")
     for instruction in body.instructions:
         cut = ", cut" if instruction.cut else ""
-        yield Line(f"instructions {one_line(instruction.path)} ({size(len(instruction.text.encode()))}{cut})", "dim")
-    yield Line(f"tools      {', '.join(one_line(tool.name) for tool in body.tools)}", "dim")
+        yield _named("reads", f"{instruction.path} ({size(len(instruction.text.encode()))}{cut})", "dim")
+    yield _named("tools", ", ".join(tool.name for tool in body.tools), "dim")
     if body.sandbox:
-        yield Line(f"sandbox    {one_line(body.sandbox)}", "dim")
+        yield _named("sandbox", body.sandbox, "dim")
+
+
+def _named(name: str, value: str, look: Look = "plain") -> Line:
+    return Line(f"{name:<10} {one_line(value)}", look)
 
 
 def _spawned(body: kinds.AgentSpawned, contents: Contents) -> Iterator[Line]:

@@ -81,7 +81,7 @@ def _print(report: "Report", path: Path, out: Answers) -> None:
     for row in report.rows:
         state = paint(f"{row.state:<13}", _COLOURS[row.state], out.colour)
         where = f"  (#{row.seq})" if row.seq else ""
-        out.line(f"  {state} {row.what:<22} {one_line(row.detail)}{where}")
+        out.line(f"  {state} {row.what:<23} {one_line(row.detail)}{where}")
     bad = first_bad(report)
     if bad is not None:
         what = f"the first bad event is #{bad}" if bad else "no single event can be named"
