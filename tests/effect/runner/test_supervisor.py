@@ -108,7 +108,8 @@ async def test_hosts_that_race_to_start_the_supervisor_share_one(
         assert host.stdout is not None
         keepers.append(json.loads(host.stdout.readline())["keeper"])
     assert len({parent_of(keeper) for keeper in keepers}) == 1
-    wait_until(lambda: len((tmp_path / "effects").read_text().split()) == 4)
+    effects = tmp_path / "effects"
+    wait_until(lambda: effects.exists() and len(effects.read_text().split()) == 4)
     runner = make_runner()
     for n in range(4):
         await runner.cancel(f"main/{n}", 1)

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -195,7 +194,7 @@ class Runner:
             case Exited(accepted=accepted, exit=exit) if not exit.group_gone and _is_living(accepted.keeper):
                 self.output_path(call, attempt).unlink(missing_ok=True)
             case _:
-                shutil.rmtree(files.call_folder(str(self.run_dir), call, attempt), ignore_errors=True)
+                files.remove_attempt(files.call_folder(str(self.run_dir), call, attempt))
 
     async def stop(self, *, kill: bool = False) -> None:
         """End the supervisor. With `kill`, first everything that was started under it; without, commands go on."""

@@ -29,6 +29,7 @@ FILE_BYTES_MAX = 1 << 20
 _CALL = re.compile(r"main(\.[1-9][0-9]*)*/(0|[1-9][0-9]*)")
 _FOLDER = re.compile(r"(main(?:\.[1-9][0-9]*)*)-(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 _CALL_CHARS_MAX = 200
+_GONE = ".gone-"
 
 
 def call_folder(run_dir: str, call: str, attempt: int) -> str:
@@ -46,6 +47,31 @@ def attempts(run_dir: str) -> list[tuple[str, int]]:
         return []
     matches = (_FOLDER.fullmatch(name) for name in sorted(names))
     return [(f"{match[1]}/{match[2]}", int(match[3])) for match in matches if match]
+
+
+def remove_attempt(folder: str) -> None:
+    """Take the folder of an attempt away at one stroke: no reader ever sees half of it. Gone already is fine."""
+    parent, name = os.path.split(folder)
+    doomed = os.path.join(parent, f"{_GONE}{name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(folder, doomed)
+        _delete(doomed)
+
+
+def remove_rests(run_dir: str) -> None:
+    """Finish what a `remove_attempt` that was killed had begun."""
+    calls = os.path.join(run_dir, CALLS)
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(calls):
+            if name.startswith(_GONE):
+                _delete(os.path.join(calls, name))
+
+
+def _delete(folder: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
 
 
 def make_folder(path: str) -> None:

@@ -342,12 +342,8 @@ class Keeper:
 
     def _sweep(self) -> None:
         """Take the folder away if its result was discarded while something was left running."""
-        if os.fstat(self.spool_fd).st_nlink > 0:
-            return
-        with contextlib.suppress(OSError):  # somebody else may be taking it away
-            for name in (files.EXIT, files.ACCEPTED):
-                os.unlink(os.path.join(self.folder, name))
-            os.rmdir(self.folder)
+        if os.fstat(self.spool_fd).st_nlink == 0:
+            files.remove_attempt(self.folder)
 
 
 def _become_command(spec: dict[str, Any], gate_read: int, output_write: int, error_write: int) -> NoReturn:

@@ -124,21 +124,15 @@ class Supervisor:
         return listener
 
     def _adopt(self) -> None:
+        files.remove_rests(self.run_dir)
         for key in files.attempts(self.run_dir):
             state = self._state(key)
             if state["state"] == "running":
                 self.watched[key] = Watched(key, -1)
             elif state["state"] == "exited" and not state["keeper_alive"]:
-                self._tidy(files.call_folder(self.run_dir, *key))
-
-    def _tidy(self, folder: str) -> None:
-        """Take away what an interrupted `discard` left: a result without its spool."""
-        if os.path.lexists(os.path.join(folder, files.OUTPUT)):
-            return
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(folder, files.EXIT))
-            os.unlink(os.path.join(folder, files.ACCEPTED))
-            os.rmdir(folder)
+                folder = files.call_folder(self.run_dir, *key)
+                if not os.path.lexists(os.path.join(folder, files.OUTPUT)):
+                    files.remove_attempt(folder)  # discarded while something was left running, and its keeper died
 
     # ---- the loop
 
