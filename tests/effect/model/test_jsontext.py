@@ -15,7 +15,7 @@ def test_any_text_becomes_a_string_that_another_parser_reads(text: str) -> None:
     assert isinstance(msgspec.json.decode(quote(text).encode()), str)
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00")))
+@given(st.text().filter(lambda text: "\x00" not in text))
 def test_text_without_surrogates_and_nuls_is_quoted_exactly(text: str) -> None:
     assert msgspec.json.decode(quote(text).encode()) == text
 

@@ -23,9 +23,9 @@ from muse.effect.model.jsontext import (
     compose,
     members,
     quote,
+    sendable,
     sendable_arguments,
     sendable_object,
-    strict_object,
 )
 from muse.effect.model.pieces import Garbage, Pieces, count_of, is_json, json_object, object_of, text_of
 from muse.effect.model.sse import Event, EventParser
@@ -142,12 +142,10 @@ def _assistant_block(use: Use) -> str | None:
     block = use.block
     if block.kind == "text" and not block.text.strip():
         return None
-    if block.raw and (raw := sendable_object(block.raw)):
-        fields = strict_object(raw) or {}
-        kind = fields.get("type")
-        fits = (fields.get("id") == use.sent_id) if block.kind == "tool_use" else True
-        if isinstance(kind, str) and fits and (block.kind in ("reasoning", "other") or kind == block.kind):
-            return raw
+    if block.raw and (raw := sendable(block.raw)):
+        fits = raw.id == use.sent_id if block.kind == "tool_use" else raw.type != ""
+        if fits and (block.kind in ("reasoning", "other") or raw.type == block.kind):
+            return raw.text
     if block.kind == "text":
         return _text(block.text)
     if block.kind == "tool_use":

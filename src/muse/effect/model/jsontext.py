@@ -8,7 +8,11 @@ module must not know any wire dialect.
 import json
 import math
 import re
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Final, NoReturn
+
+import msgspec
 
 from muse.event.text import clean
 
@@ -17,6 +21,9 @@ NESTING_MAX: Final = 100
 
 NUMBER_CHARS_MAX: Final = 300
 """Characters of one number that is spliced in; longer ones overflow somewhere."""
+
+REMEMBERED_CHARS_MAX: Final = 16_384
+"""Characters of a text whose judgement is remembered; of the last 4096 of them."""
 
 INVALID_ARGUMENTS: Final = "invalid_arguments"
 """Key of the object that stands for arguments which are no JSON object: `{"invalid_arguments": TEXT}`."""
@@ -30,7 +37,7 @@ _space: Final = re.compile(r"[ \t\n\r]*")
 
 def quote(text: str) -> str:
     """A JSON string for any text. Lone surrogates become U+FFFD, NUL becomes U+2400 (some servers cannot store it)."""
-    return json.dumps(clean(text).text.replace("\x00", "\u2400"), ensure_ascii=False)
+    return encode_basestring(clean(text).text.replace("\x00", "\u2400"))
 
 
 def array(items: list[str]) -> str:
@@ -40,7 +47,12 @@ def array(items: list[str]) -> str:
 
 def compose(fields: dict[str, str]) -> str:
     """A JSON object of members whose values are JSON text, in the order given."""
-    return "{" + ",".join(f"{quote(key)}:{value}" for key, value in fields.items()) + "}"
+    return "{" + ",".join([f"{_key(key)}:{value}" for key, value in fields.items()]) + "}"
+
+
+@lru_cache(maxsize=1024)
+def _key(key: str) -> str:
+    return quote(key)
 
 
 def members(text: str) -> dict[str, str]:
@@ -109,10 +121,26 @@ def strict_object(text: str) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
+class Sendable(msgspec.Struct, frozen=True):
+    """An object that a strict server takes: its text, and its members `type` and `id` where they are strings."""
+
+    text: str
+    type: str
+    id: str
+
+
+def sendable(text: str) -> Sendable | None:
+    """What may be sent of an object's text (lone surrogates become U+FFFD), or None if it spells no object.
+
+    A session sends the same texts in request after request, so that the judgement on short ones is remembered.
+    """
+    return _remembered(text) if len(text) <= REMEMBERED_CHARS_MAX else _judged(text)
+
+
 def sendable_object(text: str) -> str | None:
     """`text` if it spells an object that a strict server takes (lone surrogates become U+FFFD), else None."""
-    mended = _mend_escapes(clean(text).text)
-    return None if strict_object(mended) is None else mended
+    found = sendable(text)
+    return found.text if found else None
 
 
 def sendable_arguments(text: str) -> str:
@@ -124,6 +152,20 @@ def sendable_arguments(text: str) -> str:
     if not text.strip():
         return "{}"
     return sendable_object(text) or compose({INVALID_ARGUMENTS: quote(text)})
+
+
+def _judged(text: str) -> Sendable | None:
+    mended = _mend_escapes(clean(text).text)
+    value = strict_object(mended)
+    if value is None:
+        return None
+    kind, id = value.get("type"), value.get("id")
+    return Sendable(mended, kind if isinstance(kind, str) else "", id if isinstance(id, str) else "")
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> Sendable | None:
+    return _judged(text)
 
 
 def _skip(text: str, at: int) -> int:

@@ -26,6 +26,7 @@ from muse.effect.model.jsontext import (
     elements,
     members,
     quote,
+    sendable,
     sendable_arguments,
     sendable_object,
     strict_object,
@@ -144,10 +145,8 @@ def _kept_fields(turn: AssistantTurn, with_thoughts: bool) -> dict[str, str]:
 
 def _call(use: Use) -> str:
     block = use.block
-    if block.raw and (raw := sendable_object(block.raw)):
-        fields = strict_object(raw) or {}
-        if fields.get("type") == "function" and fields.get("id") == use.sent_id:
-            return raw
+    if block.raw and (raw := sendable(block.raw)) and raw.type == "function" and raw.id == use.sent_id:
+        return raw.text
     return _call_text(use.sent_id, block.name, block.args, {})
 
 
