@@ -12,6 +12,7 @@ import msgspec
 from muse.decide import approval, policy
 from muse.decide.context import Rules, next_request, system_prompt
 from muse.decide.paths import named_path
+from muse.errors import ConfigError
 from muse.event.content import RecoveryClass, Settings, ToolSpec
 from muse.event.kinds import (
     AgentSpawned,
@@ -261,9 +262,28 @@ def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
 def _policy(
     mode: str, allow: tuple[str, ...], ask: tuple[str, ...], deny: tuple[str, ...], remembered: tuple[str, ...]
 ) -> policy.Policy:
-    def parse(texts: tuple[str, ...]) -> tuple[policy.Rule, ...]:
-        return tuple(policy.parse_rule(text) for text in texts)
+    """The rules as they can be judged. What any process may have submitted is not trusted to be well formed.
 
-    return policy.Policy(
-        mode=policy.parse_mode(mode), allow=parse(allow), ask=parse(ask), deny=parse(deny), remembered=parse(remembered)
-    )
+    A rule to allow that cannot be read allows nothing; while one to ask or deny cannot be read, no rule allows.
+    """
+    unreadable: list[str] = []
+
+    def parse(texts: tuple[str, ...]) -> tuple[policy.Rule, ...]:
+        rules: list[policy.Rule] = []
+        for text in texts:
+            try:
+                rules.append(policy.parse_rule(text))
+            except ConfigError:
+                unreadable.append(text)
+        return tuple(rules)
+
+    asks, denies = parse(ask), parse(deny)
+    try:
+        known = policy.parse_mode(mode)
+    except ConfigError:
+        known = "default"
+    if unreadable:
+        return policy.Policy(
+            mode="plan" if known == "plan" else "default", allow=(), ask=asks, deny=denies, remembered=()
+        )
+    return policy.Policy(mode=known, allow=parse(allow), ask=asks, deny=denies, remembered=parse(remembered))

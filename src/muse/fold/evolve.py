@@ -75,19 +75,18 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
 
 
 def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
-    first = state.settings is None
+    """A new owner. Mode and rules that people changed meanwhile stay, unless it was opened with other ones."""
+    before, now = state.settings, body.settings
     state.epoch, state.opened = event.epoch, event.seq
     state.rules, state.workspace = body.rules, body.workspace
-    state.git, state.settings, state.tools = body.git, body.settings, body.tools
+    state.git, state.settings, state.tools = body.git, now, body.tools
     state.name = body.name or state.name
-    if first:
+    if before is None:
         state.date, state.instructions = body.date, body.instructions
-    if body.settings.mode:
-        state.mode = body.settings.mode
-    rules = body.settings.permissions
-    state.allow, state.ask, state.deny = rules.allow, rules.ask, rules.deny
-    # How long an approval waits is a matter of who sits there now: the limit is set anew under this opening's settings.
-    state.timers = {key: timer for key, timer in state.timers.items() if not key.startswith("approval:")}
+    if before is None or before.mode != now.mode:
+        state.mode = now.mode
+    if before is None or before.permissions != now.permissions:
+        state.allow, state.ask, state.deny = now.permissions.allow, now.permissions.ask, now.permissions.deny
     for agent in state.agents.values():
         _reopened(state, agent, event.seq, body.settings.model_calls_max)
         agent.tools = tuple(spec for spec in body.tools if spec.name in {tool.name for tool in agent.tools})

@@ -163,17 +163,19 @@ class Loop:
 
     def _derive(self, facts: Sequence[tuple[Outcome, Draft]], woken: set[str], undo: Undo | None) -> _Batch:
         """Fold the facts and every decision that is due and ready, one at a time, into the state."""
-        agents = set(woken)
+        waiting = set(woken)
         for outcome, draft in facts:
-            agents |= evolve(self.state, self._event(draft, outcome.body), undo)
+            waiting |= evolve(self.state, self._event(draft, outcome.body), undo)
         decisions: list[tuple[Due, Draft]] = []
-        while agents and len(decisions) < DECISIONS_MAX:
-            ready = next((one for one in due(self.state, agents, self.rules) if self.dispatch.ready(one)), None)
+        while waiting and len(decisions) < DECISIONS_MAX:
+            agent = min(waiting)
+            ready = next((one for one in due(self.state, {agent}, self.rules) if self.dispatch.ready(one)), None)
             if ready is None:
-                break
+                waiting.discard(agent)
+                continue
             taken = self.dispatch.observed(ready)
             draft = seal(taken.body, taken.agent, taken.cause)
-            agents |= evolve(self.state, self._event(draft, taken.body), undo)
+            waiting |= evolve(self.state, self._event(draft, taken.body), undo)
             decisions.append((taken, draft))
         return _Batch(list(facts), decisions)
 
