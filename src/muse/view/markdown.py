@@ -245,7 +245,7 @@ def _decided(event: Event, body: kinds.ApprovalDecided, shown: Row, contents: Co
 
 
 def _doubted(event: Event, body: kinds.EffectDoubted, shown: Row, contents: Contents) -> Iterator[str]:
-    yield from (f"**#{event.seq} in doubt**{_lane(event)}: {span(shown.summary)} ({body.call})", "")
+    yield from (f"**#{event.seq} in doubt**{_lane(event)}: {span(shown.summary)} ({span(body.call)})", "")
 
 
 def _reconciled(event: Event, body: kinds.EffectReconciled, shown: Row, contents: Contents) -> Iterator[str]:
@@ -314,10 +314,8 @@ def _end(session: str, tally: _Tally, proof: Proof) -> Iterator[str]:
     yield from ("", *block([f"{proof.seq}:{proof.hash}"]))
     yield "Kept elsewhere, it shows later whether the log was changed or cut. To check the log, or an export of it:"
     yield ""
-    head = f"--head {proof.seq}:{proof.hash}"
-    yield from block(
-        [f"muse verify {one_line(session)} {head}", f"muse export {one_line(session)} -o session.jsonl"], "sh"
-    )
+    name, head = shlex.quote(one_line(session)), f"--head {proof.seq}:{proof.hash}"
+    yield from block([f"muse verify {name} {head}", f"muse export {name} -o session.jsonl"], "sh")
 
 
 def _length(tally: _Tally) -> str:

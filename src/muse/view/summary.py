@@ -13,10 +13,11 @@ from muse.event import kinds
 from muse.event.content import FileChange, Origin, Usage
 from muse.event.envelope import Event
 from muse.view.amounts import duration, money, plural, size
-from muse.view.visible import command_line, headline, one_line
+from muse.view.visible import command_line, headline
 
 Severity = Literal["quiet", "normal", "good", "bad", "attention"]
 FILES_NAMED_MAX = 4
+BRIEF_CHARACTERS = 160
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -30,10 +31,15 @@ class Said(msgspec.Struct, frozen=True):
     ending: str = ""
 
 
+def brief(text: str) -> str:
+    """A name, a path, a rule: on one line, and never longer than a row can bear."""
+    return headline(text, BRIEF_CHARACTERS)
+
+
 def who(origin: Origin) -> str:
     """A person as far as a command tells: `ada on /dev/pts/3`."""
-    place = f" on {one_line(origin.terminal)}" if origin.terminal else ""
-    return f"{one_line(origin.user)}{place}" if origin.user else "somebody with this user's rights"
+    place = f" on {brief(origin.terminal)}" if origin.terminal else ""
+    return f"{brief(origin.user)}{place}" if origin.user else "somebody with this user's rights"
 
 
 def tokens(usage: Usage) -> str:
@@ -79,11 +85,11 @@ def _attempt(number: int) -> str:
 
 def _opened(body: kinds.SessionOpened, event: Event, tool: str, title: str) -> Said:
     settings = body.settings
-    parts = [one_line(body.workspace), one_line(f"{settings.provider}/{settings.model}"), f"mode {settings.mode}"]
+    parts = [brief(body.workspace), brief(f"{settings.provider}/{settings.model}"), f"mode {brief(settings.mode)}"]
     if body.git is not None:
         dirty = f", {plural(body.git.changed, 'changed path')}" if body.git.changed else ""
-        branch = one_line(body.git.branch) or "detached"
-        parts.append(f"git {branch}{f' {body.git.head[:8]}' if body.git.head else ''}{dirty}")
+        branch = brief(body.git.branch) or "detached"
+        parts.append(f"git {branch}{f' {brief(body.git.head[:8])}' if body.git.head else ''}{dirty}")
     where = "  ".join(parts)
     if body.crashed:
         return Said("→", "reopened", f"the last host died without closing  {where}", "attention")
@@ -102,7 +108,7 @@ _ENDS: dict[str, tuple[str, str, Severity]] = {
 
 def outcome_words(outcome: str) -> str:
     """How a session ended, in words."""
-    return _ENDS[outcome][1] if outcome in _ENDS else one_line(outcome)
+    return _ENDS[outcome][1] if outcome in _ENDS else brief(outcome)
 
 
 def _closed(body: kinds.SessionClosed, event: Event, tool: str, title: str) -> Said:
@@ -124,7 +130,7 @@ def _steered(body: kinds.AgentSteered, event: Event, tool: str, title: str) -> S
 
 
 def _asked(body: kinds.QuestionAsked, event: Event, tool: str, title: str) -> Said:
-    options = f"  [{' | '.join(one_line(option) for option in body.options)}]" if body.options else ""
+    options = f"  [{_some([brief(option) for option in body.options])}]" if body.options else ""
     return Said("?", "question", headline(body.text) + options, "attention")
 
 
@@ -134,7 +140,7 @@ def _answered(body: kinds.QuestionAnswered, event: Event, tool: str, title: str)
 
 def _cancel(body: kinds.CancelRequested, event: Event, tool: str, title: str) -> Said:
     what = {"turn": "the turn", "agent": "the agent", "tree": "the agent and all below it"}
-    target = one_line(f"{tool} {title}") or "the call" if body.target == "call" else what[body.target]
+    target = brief(f"{tool} {title}") or "the call" if body.target == "call" else what[body.target]
     return Said("■", "cancel", f"{target}{_because(body.why)}  by {who(body.origin)}", "attention")
 
 
@@ -151,24 +157,24 @@ def _rewound(body: kinds.SessionRewound, event: Event, tool: str, title: str) ->
 
 
 def _forked(body: kinds.SessionForked, event: Event, tool: str, title: str) -> Said:
-    return Said("⑂", "fork", f"goes on from #{body.at} of {one_line(body.parent)}")
+    return Said("⑂", "fork", f"goes on from #{body.at} of {brief(body.parent)}")
 
 
 # -- agents ----------------------------------------------------------------------------------------------------------
 
 
 def _spawned(body: kinds.AgentSpawned, event: Event, tool: str, title: str) -> Said:
-    parent = f" for {body.parent}" if body.parent else ""
+    parent = f" for {brief(body.parent)}" if body.parent else ""
     task = f": {headline(body.task)}" if body.task else ""
     return Said("+", "agent", f"{event.agent} begins{parent}, {plural(len(body.tools), 'tool')}{task}", "quiet")
 
 
 def _messaged(body: kinds.AgentMessaged, event: Event, tool: str, title: str) -> Said:
-    return Said("→", "message", f"to {one_line(body.to)}: {headline(body.text)}")
+    return Said("→", "message", f"to {brief(body.to)}: {headline(body.text)}")
 
 
 def _delivered(body: kinds.ResultDelivered, event: Event, tool: str, title: str) -> Said:
-    return Said("→", "result", f"of {one_line(body.child)}: {headline(body.text)}")
+    return Said("→", "result", f"of {brief(body.child)}: {headline(body.text)}")
 
 
 def _finished_agent(body: kinds.AgentFinished, event: Event, tool: str, title: str) -> Said:
@@ -180,15 +186,15 @@ def _finished_agent(body: kinds.AgentFinished, event: Event, tool: str, title: s
 
 
 def _requested(body: kinds.ModelRequested, event: Event, tool: str, title: str) -> Said:
-    asked = one_line(f"asks {body.provider}/{body.model}")
+    asked = brief(f"asks {body.provider}/{body.model}")
     return Said("…", "model", f"{asked}  {size(body.request_bytes)}{_attempt(body.attempt)}", "quiet")
 
 
 def _responded(body: kinds.ModelResponded, event: Event, tool: str, title: str) -> Said:
     text = next((headline(block.text) for block in body.blocks if block.kind == "text" and block.text.strip()), "")
-    uses = [one_line(block.name) for block in body.blocks if block.kind == "tool_use"]
-    stop = {"max_tokens": "(cut at its output limit)", "refusal": "(declined)", "other": one_line(f"({body.stop_raw})")}
-    parts = [f"“{text}”" if text else "", f"→ {', '.join(uses)}" if uses else "", stop.get(body.stop, "")]
+    uses = _some([brief(block.name) for block in body.blocks if block.kind == "tool_use"])
+    stop = {"max_tokens": "(cut at its output limit)", "refusal": "(declined)", "other": brief(f"({body.stop_raw})")}
+    parts = [f"“{text}”" if text else "", f"→ {uses}" if uses else "", stop.get(body.stop, "")]
     words = " ".join(part for part in parts if part) or "(no words)"
     used = tokens(body.usage)
     bad = body.stop in ("max_tokens", "refusal")
@@ -204,11 +210,11 @@ def _failed(body: kinds.ModelFailed, event: Event, tool: str, title: str) -> Sai
 
 
 def _model_changed(body: kinds.ModelChanged, event: Event, tool: str, title: str) -> Said:
-    return Said("·", "model", one_line(f"from now on {body.provider}/{body.model}"), "attention")
+    return Said("·", "model", brief(f"from now on {body.provider}/{body.model}"), "attention")
 
 
 def _compacted(body: kinds.ContextCompacted, event: Event, tool: str, title: str) -> Said:
-    words = f"#{body.first} to #{body.last} are now told in short ({one_line(body.method)}): {headline(body.text)}"
+    words = f"#{body.first} to #{body.last} are now told in short ({brief(body.method)}): {headline(body.text)}"
     return Said("⇲", "context", words)
 
 
@@ -217,7 +223,7 @@ def _compacted(body: kinds.ContextCompacted, event: Event, tool: str, title: str
 
 def _started(body: kinds.ToolStarted, event: Event, tool: str, title: str) -> Said:
     refused = f"  cannot be done: {headline(body.observed.error)}" if body.observed.error else ""
-    return Said("…", one_line(tool), f"{title}{_attempt(body.attempt)}{refused}", "quiet")
+    return Said("…", brief(body.tool), f"{title}{_attempt(body.attempt)}{refused}", "quiet")
 
 
 _RESULTS: dict[str, tuple[str, str, Severity]] = {
@@ -239,7 +245,7 @@ def _finished(body: kinds.ToolFinished, event: Event, tool: str, title: str) -> 
     summary = title
     if body.status == "error" and not ending and isinstance(body.text, str):
         summary = f"{title}  {headline(body.text, 200)}".lstrip()
-    return Said(mark, one_line(tool) or "tool", summary, severity, timed=True, ending=ending)
+    return Said(mark, brief(tool) or "tool", summary, severity, timed=True, ending=ending)
 
 
 def _process_started(body: kinds.ProcessStarted, event: Event, tool: str, title: str) -> Said:
@@ -277,7 +283,7 @@ def _reconciled(body: kinds.EffectReconciled, event: Event, tool: str, title: st
 
 def _approval_requested(body: kinds.ApprovalRequested, event: Event, tool: str, title: str) -> Said:
     rule = f"  ({headline(body.rule, 120)})" if body.rule else ""
-    return Said("?", "approval", f"asked: {one_line(body.tool)} {title}{rule}", "attention")
+    return Said("?", "approval", f"asked: {brief(body.tool)} {title}{rule}", "attention")
 
 
 def decision_words(body: kinds.ApprovalDecided) -> str:
@@ -287,7 +293,7 @@ def decision_words(body: kinds.ApprovalDecided) -> str:
         return "denied: nobody answered in time"
     if body.by == "rule":
         return f"{verb} by rule{_because(body.rule)}"
-    always = f", always for {one_line(body.remember)}" if body.remember else ""
+    always = f", always for {brief(body.remember)}" if body.remember else ""
     note = f"  “{headline(body.note)}”" if body.note else ""
     return f"{verb} by {who(body.origin)}{always}{note}"
 
@@ -300,47 +306,47 @@ def _approval_decided(body: kinds.ApprovalDecided, event: Event, tool: str, titl
 
 
 def _policy(body: kinds.PolicyChanged, event: Event, tool: str, title: str) -> Said:
-    parts = [f"mode {one_line(body.mode)}"] if body.mode else []
+    parts = [f"mode {brief(body.mode)}"] if body.mode else []
     for name in ("allow", "ask", "deny"):
         if rules := getattr(body, name):
-            parts.append(f"{name} {', '.join(one_line(rule) for rule in rules)}")
+            parts.append(f"{name} {_some([brief(rule) for rule in rules])}")
     return Said("·", "policy", f"{'; '.join(parts) or 'nothing changed'}  by {who(body.origin)}", "attention")
 
 
 def _budget_reached(body: kinds.BudgetReached, event: Event, tool: str, title: str) -> Said:
-    return Said("✗", "limit", f"{one_line(body.limit).replace('_', ' ')} reached {body.value:,}", "bad")
+    return Said("✗", "limit", f"{brief(body.limit).replace('_', ' ')} reached {body.value:,}", "bad")
 
 
 def _budget_raised(body: kinds.BudgetRaised, event: Event, tool: str, title: str) -> Said:
-    raised = f"{one_line(body.limit).replace('_', ' ')} raised to {body.value:,}"
+    raised = f"{brief(body.limit).replace('_', ' ')} raised to {body.value:,}"
     return Said("›", "limit", f"{raised}  by {who(body.origin)}", "attention")
 
 
 def _timer_set(body: kinds.TimerSet, event: Event, tool: str, title: str) -> Said:
     what, _, key = body.key.partition(":")
-    length = f"until {one_line(body.until)}" if body.until else duration(body.duration_ms)
+    length = f"until {brief(body.until)}" if body.until else duration(body.duration_ms)
     words = {"retry": f"asks again in {length}", "approval": f"waits {length} for an answer"}
     if body.until:
         words = {"retry": f"asks again: waits {length}", "approval": f"waits {length} for an answer"}
-    return Said("…", "wait", words.get(what, f"{one_line(body.key)} {length}") + _for(words, what, key), "quiet")
+    return Said("…", "wait", words.get(what, f"{brief(body.key)} {length}") + _for(words, what, key), "quiet")
 
 
 def _timer_fired(body: kinds.TimerFired, event: Event, tool: str, title: str) -> Said:
     what, _, key = body.key.partition(":")
     words = {"retry": "the wait is over", "approval": "nobody answered in time"}
-    said = words.get(what, f"{one_line(body.key)} is over") + _for(words, what, key)
+    said = words.get(what, f"{brief(body.key)} is over") + _for(words, what, key)
     return Said("·", "wait", said, "attention" if what == "approval" else "quiet")
 
 
 def _for(words: dict[str, str], what: str, key: str) -> str:
-    return f"  {one_line(key)}" if what in words and key else ""
+    return f"  {brief(key)}" if what in words and key else ""
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
 def _files_changed(body: kinds.FilesChanged, event: Event, tool: str, title: str) -> Said:
-    calls = f"  by {', '.join(body.calls)}" if body.calls else ""
+    calls = f"  by {_some([brief(call) for call in body.calls])}" if body.calls else ""
     external = "  perhaps also by somebody else" if body.external else ""
     late = "  includes later changes" if body.after_crash else ""
     return Said("±", "files", _some([change(one) for one in body.changes]) + calls + external + late)
@@ -351,12 +357,12 @@ def _files_unknown(body: kinds.FilesUnknown, event: Event, tool: str, title: str
 
 
 def _worktree_prepared(body: kinds.WorktreePrepared, event: Event, tool: str, title: str) -> Said:
-    return Said("+", "worktree", one_line(f"{body.path} from {body.base}"))
+    return Said("+", "worktree", brief(f"{body.path} from {body.base}"))
 
 
 def _worktree_removed(body: kinds.WorktreeRemoved, event: Event, tool: str, title: str) -> Said:
-    left = f"; left there: {_some([one_line(path) for path in body.left])}" if body.left else ""
-    return Said("·", "worktree", f"{one_line(body.path)} is gone{left}")
+    left = f"; left there: {_some([brief(path) for path in body.left])}" if body.left else ""
+    return Said("·", "worktree", f"{brief(body.path)} is gone{left}")
 
 
 def _restored(body: kinds.WorkspaceRestored, event: Event, tool: str, title: str) -> Said:
@@ -369,8 +375,8 @@ def _restored(body: kinds.WorkspaceRestored, event: Event, tool: str, title: str
 
 
 def _imported(body: kinds.LogImported, event: Event, tool: str, title: str) -> Said:
-    lost = f"; it did not record {_some([one_line(part) for part in body.missing])}" if body.missing else ""
-    source = one_line(f"{body.source} ({body.format_name})")
+    lost = f"; it did not record {_some([brief(part) for part in body.missing])}" if body.missing else ""
+    source = brief(f"{body.source} ({body.format_name})")
     return Said("⇥", "import", f"{plural(body.events, 'event')} from {source}{lost}")
 
 
@@ -380,12 +386,12 @@ def _redacted(body: kinds.LogRedacted, event: Event, tool: str, title: str) -> S
 
 
 def _recovered(body: kinds.LogRecovered, event: Event, tool: str, title: str) -> Said:
-    source = f" of {one_line(body.source)}" if body.source else ""
+    source = f" of {brief(body.source)}" if body.source else ""
     return Said("!", "recover", f"#{body.first_lost} to #{body.last_lost}{source} are lost", "attention")
 
 
 def _signed(body: kinds.HeadSigned, event: Event, tool: str, title: str) -> Said:
-    return Said("✓", "signature", f"#{body.seq} {body.hash[:16]}… by {one_line(body.signer)}", "good")
+    return Said("✓", "signature", f"#{body.seq} {brief(body.hash[:16])}… by {brief(body.signer)}", "good")
 
 
 def _taken(body: kinds.OwnershipTaken, event: Event, tool: str, title: str) -> Said:

@@ -13,7 +13,7 @@ import msgspec
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import ApprovalRequested, ModelRequested, ModelResponded, ToolStarted
 from muse.view.line import Line
-from muse.view.summary import SUMMARIES, Said
+from muse.view.summary import SUMMARIES, Said, brief
 from muse.view.titles import call_title
 from muse.view.visible import headline
 
@@ -83,8 +83,8 @@ def row(event: Event, context: Context) -> Row:
     duration = getattr(body, "duration_ms", None) if said.timed else None
     return Row(
         seq=event.seq, time=event.time, agent=event.agent, type=event.type, kind=kind_of(event.type),
-        severity=said.severity, mark=said.mark, label=said.label, summary=said.summary, ending=said.ending, call=call,
-        duration_ms=duration,
+        severity=said.severity, mark=said.mark, label=said.label, summary=said.summary, ending=said.ending,
+        call=brief(call), duration_ms=duration,
     )  # fmt: skip
 
 
