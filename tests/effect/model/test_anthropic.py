@@ -172,6 +172,14 @@ def test_an_id_that_an_earlier_response_used_is_told_apart() -> None:
     assert without_marks(messages[4]["content"]) == [{"type": "tool_result", "tool_use_id": "muse_5_0", "content": "2"}]
 
 
+def test_a_use_that_gets_another_id_keeps_what_else_came_with_it() -> None:
+    raw = '{"type":"tool_use","id":"a b","name":"shell","input":{"n":1.0},"caller":{"type":"direct"}}'
+    messages = sent(said("go"), answered(use("a b", '{"n":1.0}', raw=raw)), resulted("a b"))
+    assert messages[1]["content"] == [
+        {"type": "tool_use", "id": "muse_2_0", "name": "shell", "input": {"n": 1.0}, "caller": {"type": "direct"}}
+    ]
+
+
 def test_broken_arguments_are_sent_as_text_inside_an_object() -> None:
     messages = sent(said("go"), answered(use("a", '{"command": "l')), resulted("a", "the arguments are no JSON"))
     assert messages[1]["content"][0]["input"] == {"invalid_arguments": '{"command": "l'}

@@ -173,6 +173,14 @@ def test_a_call_with_more_than_is_understood_goes_back_whole() -> None:
     assert messages[1]["tool_calls"][0]["extra_content"] == extra
 
 
+def test_a_call_that_gets_another_id_keeps_what_else_came_with_it() -> None:
+    call = {"index": 0, "id": "", "function": {"name": "shell", "arguments": "{}"}, "extra_content": {"a": 1}}
+    found = answer({"tool_calls": [call]})
+    messages = sent(said("go"), answered(*found.blocks), resulted(found.blocks[0].id))
+    assert messages[1]["tool_calls"][0]["extra_content"] == {"a": 1}
+    assert messages[1]["tool_calls"][0]["id"] == found.blocks[0].id != ""
+
+
 def test_blocks_of_another_dialect_are_left_out() -> None:
     thinking = Block(kind="reasoning", text="hm", raw='{"type":"thinking","thinking":"hm","signature":"s"}')
     called = use("a", "{}", raw='{"type":"tool_use","id":"a","name":"shell","input":{},"caller":{}}')

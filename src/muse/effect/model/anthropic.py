@@ -45,6 +45,7 @@ BLOCKS_MAX: Final = 10_000
 """Content blocks of one response."""
 
 _MARK: Final = '{"type":"ephemeral"}'
+_USE_FIELDS: Final = ("type", "id", "name", "input")
 _id_form: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _name_part: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _STOPS: Final[dict[str, Stop]] = {
@@ -142,16 +143,18 @@ def _assistant_block(use: Use) -> str | None:
     block = use.block
     if block.kind == "text" and not block.text.strip():
         return None
+    extra: dict[str, str] = {}
     if block.raw and (raw := sendable(block.raw)):
-        fits = raw.id == use.sent_id if block.kind == "tool_use" else raw.type != ""
-        if fits and (block.kind in ("reasoning", "other") or raw.type == block.kind):
+        if raw.type == block.kind == "tool_use" and raw.id != use.sent_id:
+            extra = {key: value for key, value in members(raw.text).items() if key not in _USE_FIELDS}
+        elif raw.type == block.kind or (raw.type and block.kind in ("reasoning", "other")):
             return raw.text
     if block.kind == "text":
         return _text(block.text)
     if block.kind == "tool_use":
         name = _name_part.sub("_", block.name)[:64] or "unnamed"
-        fields_text = {"type": '"tool_use"', "id": quote(use.sent_id), "name": quote(name)}
-        return compose(fields_text | {"input": sendable_arguments(block.args)})
+        fields = {"type": '"tool_use"', "id": quote(use.sent_id), "name": quote(name)}
+        return compose(fields | {"input": sendable_arguments(block.args)} | extra)
     return None
 
 
@@ -288,7 +291,7 @@ class _OpenBlock:
         if self._type == "text":
             return Block(kind="text", text=self._text("text"), raw=compose(fields) if extra else "")
         if self._type == "tool_use":
-            extra = fields.keys() - {"type", "id", "name", "input"}
+            extra = fields.keys() - set(_USE_FIELDS)
             id, name = (_lenient(fields.get(key, '""')) for key in ("id", "name"))
             raw = compose(fields) if extra else ""
             return Block(kind="tool_use", id=id, name=name, args=clean(arguments).text or "{}", raw=raw)

@@ -47,6 +47,7 @@ CALLS_MAX: Final = 1000
 NEVER_SENT: Final = frozenset({"role", "content", "tool_calls", "function_call", "annotations", "audio", "images"})
 """Message fields that a server sends and does not take back."""
 
+_CALL_FIELDS: Final = ("index", "id", "type", "function")
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
 _id_form: Final = re.compile(r"[!-~]+")
 _name_part: Final = re.compile(r"[^a-zA-Z0-9_-]")
@@ -144,10 +145,12 @@ def _kept_fields(turn: AssistantTurn, with_thoughts: bool) -> dict[str, str]:
 
 
 def _call(use: Use) -> str:
-    block = use.block
-    if block.raw and (raw := sendable(block.raw)) and raw.type == "function" and raw.id == use.sent_id:
-        return raw.text
-    return _call_text(use.sent_id, block.name, block.args, {})
+    block, extra = use.block, {}
+    if block.raw and (raw := sendable(block.raw)) and raw.type == "function":
+        if raw.id == use.sent_id:
+            return raw.text
+        extra = {key: value for key, value in members(raw.text).items() if key not in _CALL_FIELDS}
+    return _call_text(use.sent_id, block.name, block.args, extra)
 
 
 def _call_text(id: str, name: str, arguments: str, extra: dict[str, str]) -> str:
@@ -368,8 +371,8 @@ class _Calls:
         call.id = call.id or id
         call.name = call.name or name
         call.arguments.add(arguments)
-        known = ("index", "id", "type", "function")
-        call.extra.update({key: value for key, value in members(text).items() if key not in known and value != "null"})
+        given = members(text)
+        call.extra.update({key: given[key] for key in given if key not in _CALL_FIELDS and given[key] != "null"})
 
     def blocks(self) -> list[Block]:
         """The calls in the order in which they began."""
