@@ -319,11 +319,23 @@ async def test_files_are_private_whatever_the_umask(
     exit = await runner.wait("main/1", 1)
     assert exit.code == 0
     assert runner.output_path("main/1", 1).read_bytes() == b"%04o\n" % umask
-    modes = {path: path.lstat().st_mode & 0o777 for path in [run_dir, *run_dir.rglob("*")]}
-    assert len(modes) >= 9
+    modes = {path: path.lstat().st_mode & 0o777 for path in [run_dir.parent, run_dir, *run_dir.rglob("*")]}
+    assert len(modes) >= 10
     assert {path: oct(mode) for path, mode in modes.items()} == {
         path: oct(0o700 if path.is_dir() else 0o600) for path in modes
     }
+
+
+async def test_a_discard_that_was_cut_short_is_finished_by_the_next_supervisor(
+    runner: Runner, make_runner: MakeRunner, shell: Shell, run_dir: Path
+) -> None:
+    await runner.start(shell(1, "echo hi"))
+    await runner.wait("main/1", 1)
+    await runner.stop()
+    wait_until(lambda: supervisors_of(run_dir) == [])
+    (run_dir / "calls" / "main-1.1").rename(run_dir / "calls" / ".gone-main-1.1.123")
+    await make_runner().supervisor()
+    assert list((run_dir / "calls").iterdir()) == []
 
 
 @pytest.mark.parametrize(
