@@ -46,7 +46,7 @@ def test_a_redacted_body_shows_what_was_disclosed() -> None:
 
 
 def test_a_body_that_does_not_fit_its_type_is_refused() -> None:
-    with pytest.raises(InvalidEvent, match="note.added"):
+    with pytest.raises(InvalidEvent, match=r"note\.added"):
         decode(header("note.added"), b'{"text":5}')
 
 
