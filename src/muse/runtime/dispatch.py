@@ -38,6 +38,7 @@ from muse.event.kinds import (
 )  # fmt: skip
 from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
+from muse.runtime.failpoint import hit
 
 PARTIAL_CHARACTERS_MAX = 100_000
 
@@ -173,7 +174,9 @@ class Dispatch:
             self._has.on_signal(body.call, text)
 
         with self._scope(body.call) as scope:
+            hit("before_effect")
             answer = await self._has.model.ask(request, body.call, body.attempt, show)
+            hit("after_effect")
         if scope.cancelled_caught:
             result: msgspec.Struct = ModelFailed(
                 call=body.call,
@@ -217,7 +220,9 @@ class Dispatch:
         result = self._cannot_run(body.tool, text)
         if result is None:
             with self._scope(body.call):
+                hit("before_effect")
                 result = await self._guarded(body, text, attach)
+                hit("after_effect")
         if result is None:
             result = ToolResult(status="cancelled", text="The call was cancelled.")
         self._to.post_bodies(agent, intent, *_facts(body.call, body.attempt, result, _since(begun)))
@@ -232,7 +237,9 @@ class Dispatch:
             body = EffectReconciled(call=key, attempt=attempt, verdict="retried", evidence=evidence)
             self._to.post_bodies(agent, cause, body)
             return
+        hit("before_recovery")
         verdict = await self._verdict(run)
+        hit("after_recovery")
         bodies: list[msgspec.Struct] = [
             EffectReconciled(call=key, attempt=run.attempt, verdict=verdict.verdict, evidence=verdict.evidence)
         ]

@@ -23,6 +23,7 @@ from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
 from muse.log.protocol import Draft, Log, Ownership, Stored
 from muse.runtime.checkpoint import CHECKPOINT_EVERY_EVENTS, write_state
 from muse.runtime.dispatch import Dispatch
+from muse.runtime.failpoint import hit
 from muse.runtime.seal import seal
 
 POLL_SECONDS = 0.02
@@ -155,7 +156,9 @@ class Loop:
         if not batch.facts and not batch.decisions:
             return True
         drafts = [draft for _, draft in batch.decisions]
+        hit("before_append")
         done = self.log.append([draft for _, draft in facts], drafts, expected, self.ownership.epoch)
+        hit("after_append")
         if not done.decisions_kept or done.first != expected + 1:
             return False
         self._durable(batch, expected)
@@ -224,7 +227,9 @@ class Loop:
             batch.facts, batch.decisions = made.facts, made.decisions
             return [draft for _, draft in made.decisions]
 
+        hit("before_append")
         self.log.append_deciding([draft for _, draft in facts], derive, expected, self.ownership.epoch)
+        hit("after_append")
         for event in missed_events:
             self.on_event(event)
             self.dispatch.react(event, self.state)

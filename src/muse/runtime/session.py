@@ -17,6 +17,7 @@ from muse.log.protocol import Claim, Draft, Log, Ownership
 from muse.runtime import host
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Dispatch, Equipment
+from muse.runtime.failpoint import hit
 from muse.runtime.loop import Loop
 from muse.runtime.seal import seal
 
@@ -57,7 +58,10 @@ def claim(
         )
         return seal(body, "main", 0)
 
-    return log.claim(opened)
+    hit("before_claim")
+    ownership = log.claim(opened)
+    hit("after_claim")
+    return ownership
 
 
 class Running:
