@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "ls": "List sessions.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
+    "demo": "Kill -9 in mid-work, told in thirty seconds; no key needed.",
     "doctor": "Check this machine and the settings.",
     "completion": "Tab completion for bash, zsh or fish.",
 }
