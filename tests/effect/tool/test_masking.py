@@ -82,10 +82,10 @@ def test_a_masked_copy_is_what_masking_the_whole_gives(
     secrets = KnownSecrets({"K": CANARY, "P": OTHER})
     data = "".join(pieces).encode()
     (folder / "source").write_bytes(data)
-    secrets.copy_masked(folder / "source", folder / "copy", chunk)
+    secrets.copy_masked(folder / "source", folder / "copy", len(data), chunk)
     expected = data.replace(CANARY.encode(), b"[secret K]").replace(OTHER.encode(), b"[secret P]")
     assert (folder / "copy").read_bytes() == expected
-    assert secrets.is_in_file(folder / "source", chunk) == (expected != data)
+    assert secrets.is_in_file(folder / "source", len(data), chunk) == (expected != data)
     assert (folder / "copy").stat().st_mode & 0o777 == 0o600
 
 

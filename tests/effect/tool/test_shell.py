@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.effect.tool.conftest import Harness
+from tests.effect.tool.conftest import Harness, blob_of
 
 from muse.effect.protocol import ToolResult, Workspace
 from muse.effect.runner import CommandSpec, Runner
@@ -241,6 +241,23 @@ async def test_processes_left_running_are_named(shell: Harness, root: Path, runn
     pid = int((root / "pid").read_text())
     assert [(process[0], process[2]) for process in result.processes] == [(pid, "sleep 1000")]
     assert f"still running in the background: {pid} (sleep 1000)" in result.text
+    await runner.cancel(call.call, 1)
+
+
+async def test_what_is_written_after_the_end_is_not_part_of_the_result(
+    shell: Harness, root: Path, runner: Runner
+) -> None:
+    call = shell.call(command="seq 20000; (until [ -e go ]; do sleep 0.05; done; echo late; touch done; sleep 1000) &")
+
+    expected = "".join(f"{n}\n" for n in range(1, 20001)).encode()
+    first = await shell.run(call)
+    assert first.output == blob_of(expected)
+    (root / "go").touch()
+    with anyio.fail_after(30):
+        while not (root / "done").exists():
+            await anyio.sleep(0.01)
+    again = await shell.run(call, attach=True)
+    assert again == first
     await runner.cancel(call.call, 1)
 
 

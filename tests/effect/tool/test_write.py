@@ -55,7 +55,7 @@ async def test_an_existing_file_keeps_its_mode_and_the_log_gets_both_contents(wr
         before=blob_of(b"old\r\n\xff"),
         after=blob_of(b"new\n"),
         file_mode=0o751,
-        summary="wrote run.sh (1 lines, 4 bytes; +2 -2 lines)",
+        summary="wrote run.sh (1 line, 4 bytes; +2 -2 lines)",
     )
     assert write.blobs[blob_of(b"old\r\n\xff").blob] == b"old\r\n\xff"
     assert (root / "run.sh").read_bytes() == b"old\r\n\xff"
@@ -102,7 +102,7 @@ async def test_the_same_content_again_changes_nothing(write: Harness, root: Path
     inode = (root / "a").stat().st_ino
     result = await write.do(path="a", content="same\n")
     assert result.status == "ok"
-    assert result.text == "a already has exactly this content (1 lines, 5 bytes)"
+    assert result.text == "a already has exactly this content (1 line, 5 bytes)"
     assert result.changes == ()
     assert (root / "a").stat().st_ino == inode
 

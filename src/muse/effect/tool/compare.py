@@ -12,6 +12,11 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 line`, `2 lines`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def count_changes(before: bytes, after: bytes) -> str:
     """Added and removed lines, as `+3 -1 lines`."""
     old, new = before.split(b"\n"), after.split(b"\n")

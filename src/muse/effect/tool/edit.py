@@ -15,7 +15,7 @@ import msgspec
 from muse.effect.protocol import Workspace
 from muse.effect.tool import files
 from muse.effect.tool.arguments import Arguments, Parameter, Refusal, name_kind, quote, schema_of, take
-from muse.effect.tool.compare import count_changes
+from muse.effect.tool.compare import count_changes, counted
 from muse.effect.tool.paths import Location
 from muse.effect.tool.replacing import PATH, Planned, ReplacingTool
 from muse.effect.tool.suggest import no_such_file
@@ -90,7 +90,7 @@ class EditTool(ReplacingTool):
         shown = ", ".join(str(line) for line in lines[:LINES_NAMED_MAX]) + (", …" if count > LINES_NAMED_MAX else "")
         return Planned(
             after,
-            f"edited {location.relative}: {count} replacement{'s' if count > 1 else ''} "
+            f"edited {location.relative}: {counted(count, 'replacement')} "
             f"at line{'s' if count > 1 else ''} {shown} ({count_changes(before, after)})",
         )
 

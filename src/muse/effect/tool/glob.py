@@ -14,6 +14,7 @@ import anyio.to_thread
 from muse.effect.protocol import Workspace
 from muse.effect.tool import files
 from muse.effect.tool.arguments import Arguments, Parameter, Refusal, schema_of
+from muse.effect.tool.compare import counted
 from muse.effect.tool.paths import Location, inside
 from muse.effect.tool.patterns import Glob, literal_start
 from muse.effect.tool.pure import PureTool
@@ -87,7 +88,7 @@ def _find(args: Arguments, workspace: Workspace, stop: threading.Event) -> str:
     if seen > ENTRIES_MAX:
         notes.append(f"stopped after {ENTRIES_MAX} names: give a path to look in")
     if failures:
-        notes.append(f"{len(failures)} folders could not be read")
+        notes.append(f"{counted(len(failures), 'folder')} could not be read")
     return "\n".join(matches.paths + [f"({note})" for note in notes]) if matches.count else _nothing(pattern, notes)
 
 

@@ -6,9 +6,9 @@ holds a secret is replaced (output of commands) or withheld (files). This module
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -77,29 +77,33 @@ class KnownSecrets:
         lengths = [_overlap(data[::-1], value[::-1]) for value, _ in self._masks]
         return data[max(lengths, default=0) :]
 
-    def is_in_file(self, path: Path, chunk_bytes: int = CHUNK_BYTES) -> bool:
-        """Whether any known secret is in the file; a part of the file is in memory at a time. Raises OSError."""
-        if not self._masks:
-            return False
+    def is_in_file(self, path: Path, limit: int, chunk_bytes: int = CHUNK_BYTES) -> bool:
+        """Whether any known secret is in the first `limit` bytes of the file; chunk by chunk. Raises OSError."""
         rest = b""
         with path.open("rb") as file:
-            while part := file.read(chunk_bytes):
+            for part in _chunks(file, limit if self._masks else 0, chunk_bytes):
                 if self.is_in(rest + part):
                     return True
                 rest = (rest + part)[-self._longest :]
         return False
 
-    def copy_masked(self, source: Path, target: Path, chunk_bytes: int = CHUNK_BYTES) -> None:
-        """Write a copy with placeholders, for the owner only. Raises OSError."""
+    def copy_masked(self, source: Path, target: Path, limit: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        """Write a copy of the first `limit` bytes with placeholders, for the owner only. Raises OSError."""
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with source.open("rb") as file, open(descriptor, "wb") as copy:
             rest = b""
-            while part := file.read(chunk_bytes):
+            for part in _chunks(file, limit, chunk_bytes):
                 data = self.mask_bytes(rest + part)
                 ready = self.without_part_at_end(data)
                 copy.write(ready)
                 rest = data[len(ready) :]
             copy.write(rest)
+
+
+def _chunks(file: BinaryIO, limit: int, chunk_bytes: int) -> Iterator[bytes]:
+    while limit > 0 and (part := file.read(min(limit, chunk_bytes))):
+        limit -= len(part)
+        yield part
 
 
 NO_SECRETS: Final = KnownSecrets({})

@@ -246,7 +246,7 @@ class ShellTool:
         self, call: ToolCall, status: _Status, ending: str, keep_file: KeepFile, exit: Exit | None = None
     ) -> ToolResult:
         excerpt = await anyio.to_thread.run_sync(self._excerpt, call, exit)
-        kept = None if excerpt.whole else await self._kept(call, keep_file)
+        kept = None if excerpt.whole else await self._kept(call, excerpt.size, keep_file)
         return ToolResult(
             status=status,
             text=_joined(excerpt.text, ending),
@@ -257,15 +257,19 @@ class ShellTool:
             processes=() if exit is None else tuple(_process(left) for left in exit.left_running),
         )
 
-    async def _kept(self, call: ToolCall, keep_file: KeepFile) -> BlobRef:
-        """The whole output in the log, with known secrets masked."""
+    async def _kept(self, call: ToolCall, size: int, keep_file: KeepFile) -> BlobRef:
+        """The whole output in the log: what was written until the end, with known secrets masked."""
         spool = self._spool(call)
-        if not await anyio.to_thread.run_sync(self._secrets.is_in_file, spool):
+        if not await anyio.to_thread.run_sync(self._is_to_be_copied, spool, size):
             return await keep_file(spool)
-        with tempfile.TemporaryDirectory(prefix="muse-") as folder:
-            masked = Path(folder, "output")
-            await anyio.to_thread.run_sync(self._secrets.copy_masked, spool, masked)
-            return await keep_file(masked)
+        with tempfile.TemporaryDirectory(prefix="kept-", dir=spool.parent) as folder:
+            copy = Path(folder, "output")
+            await anyio.to_thread.run_sync(self._secrets.copy_masked, spool, copy, size)
+            return await keep_file(copy)
+
+    def _is_to_be_copied(self, spool: Path, size: int) -> bool:
+        """Whether a secret is in it, or a process that was left running may go on writing to it."""
+        return spool.stat().st_size > size or self._secrets.is_in_file(spool, size)
 
     def _spool(self, call: ToolCall) -> Path:
         return Path(self._runner.output_path(call.call, call.attempt))

@@ -40,10 +40,12 @@ def similar(root: Path, relative: str) -> list[str]:
 
 def _names(root: Path) -> list[str]:
     found: list[str] = []
+    looked_at = 0
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
         base = os.path.relpath(folder, root)
         found.extend(name if base == "." else f"{base}/{name}" for name in sorted(files) if name.isprintable())
-        if len(found) > LOOKED_AT_MAX:
+        looked_at += 1 + len(folders) + len(files)
+        if looked_at > LOOKED_AT_MAX:
             break
     return found[:LOOKED_AT_MAX]

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from muse.effect.protocol import Workspace
 from muse.effect.tool.arguments import Arguments, Parameter, Refusal, quote, schema_of
-from muse.effect.tool.compare import count_changes, count_lines
+from muse.effect.tool.compare import count_changes, count_lines, counted
 from muse.effect.tool.paths import Location
 from muse.effect.tool.replacing import PATH, Planned, ReplacingTool
 from muse.event.content import ToolSpec
@@ -42,7 +42,7 @@ class WriteTool(ReplacingTool):
             raise Refusal(
                 f"argument content holds half a surrogate pair at character {error.start}: give the whole character"
             ) from None
-        lines = f"{count_lines(data)} lines, {len(data)} bytes"
+        lines = f"{counted(count_lines(data), 'line')}, {counted(len(data), 'byte')}"
         if before is None:
             return Planned(data, f"created {location.relative} ({lines})")
         if before == data:
