@@ -30,6 +30,12 @@ COMMANDS: dict[str, str] = {
 }
 """Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec` in `exec_`)."""
 
+LATER = frozenset(
+    "help version attach search why summary agents pause continue answer fork rewind files diff blame import recover "
+    "redact review rm gc up demo serve acp login logout init config run start status history mcp update".split()
+)
+"""Words that people take for commands, and that are none (yet): they must never become a paid prompt by accident."""
+
 CHAT = "chat"
 """What `muse` alone and `muse PROMPT` run; it has no name on the command line."""
 
@@ -65,13 +71,15 @@ class LazyGroup(click.Group):
 
 
 def refuse_slip(word: str) -> None:
-    """Raises UsageError when a lone word looks like a mistyped command."""
-    close = difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.7)
-    if close and word.isprintable() and " " not in word and not word.startswith("-"):
-        raise UsageError(
-            f"there is no command {word!r}; did you mean {close[0]}?",
-            hint=f'as a prompt it needs the long form: muse exec "{word}"',
-        )
+    """Raises UsageError when a lone word is a command's name elsewhere, or looks like a mistyped one of ours."""
+    if not word.isprintable() or " " in word or word.startswith("-"):
+        return
+    prompt = f'as a prompt it needs the long form: muse exec "{word}"'
+    if word in LATER:
+        raise UsageError(f"there is no command {word!r} in this version", hint=f"muse --help lists them; {prompt}")
+    close = difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.6)
+    if close:
+        raise UsageError(f"there is no command {word!r}; did you mean {close[0]}?", hint=prompt)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

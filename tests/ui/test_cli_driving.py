@@ -1,0 +1,561 @@
+"""The commands that drive sessions, as a user runs them: real processes, the scripted model, effects in files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muse.log.sqlite import SqliteLog
+from muse.testing.store import draft, own
+from tests.ui.driving import MUSE, WAITS, World, eventually, line_with, seq_of, shell, stop
+
+HELLO = {"text": "All is well."}
+
+
+def counted(world: World) -> list[str]:
+    return (world.work / "count").read_text().split()
+
+
+# -- exec ---------------------------------------------------------------------------------------------------------------
+
+
+def test_exec_names_session_and_pid_first_and_answers_on_standard_output(world: World) -> None:
+    done = world.run("exec", "-m", world.script(HELLO), "do it")
+    assert (done.code, done.out) == (0, "All is well.\n")
+    first, *rest = done.err.splitlines()
+    assert first == f"session {world.files()[0].stem}  pid {first.rpartition(' ')[2]}"
+    opened = world.events()[0]["body"]
+    assert (opened["session"], str(opened["host"]["pid"])) == (world.files()[0].stem, first.rpartition(" ")[2])
+    name = world.files()[0].stem[-8:]
+    assert [line.split(None, 1)[1] for line in rest[-3:]] == [
+        f'muse resume {name} "…"', f"muse replay {name}", f"muse export {name} --format md",
+    ]  # fmt: skip
+
+
+def test_the_lines_of_exec_are_those_of_replay(world: World) -> None:
+    done = world.run("exec", "--json", "--yolo", "-m", world.script({"uses": [shell("echo hi")]}, HELLO), "do it")
+    assert done.code == 0
+    assert done.out == world.run("replay", "last", "--json").out
+    assert [json.loads(line)["seq"] for line in done.out.splitlines()] == list(range(1, len(done.out.splitlines()) + 1))
+
+
+def test_quiet_leaves_only_the_answer(world: World) -> None:
+    done = world.run("exec", "-q", "--yolo", "-m", world.script({"uses": [shell("echo hi")]}, HELLO), "do it")
+    assert done.out == "All is well.\n"
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_prompt_comes_from_standard_input(world: World) -> None:
+    assert world.run("exec", "-m", world.script(HELLO), "-", stdin="mend it\nplease\n").code == 0
+    assert world.events()[1]["body"]["text"] == "mend it\nplease\n"
+
+
+@pytest.mark.parametrize(("text", "says"), [(" \n", "the prompt is empty"), ("x" * (1024 * 1024 + 1), "over 1 MiB")])
+def test_a_prompt_that_cannot_be_is_refused_before_a_session_is_made(world: World, text: str, says: str) -> None:
+    done = world.run("exec", "-m", world.script(HELLO), "-", stdin=text)
+    assert (done.code, len(done.err.splitlines()), world.files()) == (2, 2, [])
+    assert says in done.err
+
+
+@pytest.mark.parametrize(
+    ("step", "args", "code", "outcome"),
+    [
+        ({"failure": {"failure": "auth", "times": 99}}, [], 4, "provider"),
+        ({"uses": [shell("echo hi")]}, ["--yolo", "-c", "max_model_calls=1"], 5, "budget"),
+        ({"uses": [shell("touch made")]}, ["--approval-timeout", "1"], 3, "unanswered"),
+    ],
+)
+def test_the_exit_code_tells_the_outcome(
+    world: World, step: dict[str, object], args: list[str], code: int, outcome: str
+) -> None:
+    done = world.run("exec", *args, "-m", world.script(step), "do it")
+    assert done.code == code
+    assert world.events()[-1]["body"]["outcome"] == outcome
+    assert not (world.work / "made").exists()
+
+
+def test_spellings_of_modes_that_people_know(world: World) -> None:
+    write = {"uses": [["write", {"path": "a.txt", "content": "x\n"}]]}
+    for args in (["--permission-mode", "acceptEdits"], ["--permission-mode", "bypassPermissions"],
+                 ["--dangerously-skip-permissions"], ["--yolo"], ["--allow", "write(a.txt)"]):  # fmt: skip
+        (world.work / "a.txt").unlink(missing_ok=True)
+        done = world.run("exec", *args, "-m", world.script(write, HELLO), "do it")
+        assert done.code == 0, done
+        assert (world.work / "a.txt").read_text() == "x\n"
+
+
+def test_a_denied_call_goes_back_to_the_model_even_with_yolo(world: World) -> None:
+    script = world.script({"uses": [shell("touch made")]}, HELLO)
+    assert world.run("exec", "--yolo", "--deny", "shell(touch *)", "-m", script, "do it").code == 0
+    assert not (world.work / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--permission-mode", "yollo"], "yollo"),
+        (["--yolo", "--permission-mode", "plan"], "two things"),
+        (["-C", "nowhere"], "is no folder"),
+        (["--allow", "shell(("], "rule"),
+        (["--name", "a:b"], "cannot be a session's name"),
+        (["-c", "max_model_calls=many"], "max_model_calls"),
+        (["-c", "max_model_cals=3"], "max_model_cals"),
+        (["-m", "nobody/x"], "no provider"),
+        (["-m", "scripted/nowhere.json"], "nowhere.json"),
+    ],
+)
+def test_a_flag_that_cannot_be_is_one_line_and_makes_no_session(world: World, args: list[str], says: str) -> None:
+    args = args if "-m" in args else ["-m", world.script(HELLO), *args]
+    done = world.run("exec", *args, "do it")
+    assert (done.code, world.files()) == (2, [])
+    assert says in done.err.splitlines()[0]
+    assert "Traceback" not in done.err
+
+
+def test_a_missing_key_is_said_before_a_session_is_made(world: World) -> None:
+    done = world.run("exec", "-m", "anthropic/some", "do it")
+    assert (done.code, world.files()) == (4, [])
+    assert "ANTHROPIC_API_KEY" in done.err
+
+
+def test_a_reader_that_goes_away_does_not_harm_the_run(world: World) -> None:
+    steps = [{"uses": [shell("echo hi >> count")]} for _ in range(3)]
+    script = world.script(*steps, HELLO)
+    line = f"{MUSE} exec --json --yolo -m {script} go | head -n 1"
+    done = subprocess.run(["sh", "-c", line], env=world.env, cwd=world.work, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["type"] == "session.opened"
+    assert eventually(lambda: world.types()[-1] == "session.closed")
+    assert counted(world) == ["hi"] * 3
+
+
+def test_a_name_stands_for_the_session(world: World) -> None:
+    assert world.run("exec", "--name", "first-try", "-m", world.script(HELLO), "do it").code == 0
+    assert world.run("exec", "-m", world.script(HELLO), "another").code == 0
+    assert world.events("first-try")[1]["body"]["text"] == "do it"
+
+
+# -- resume -------------------------------------------------------------------------------------------------------------
+
+
+def killed_in_its_middle(world: World, number: signal.Signals = signal.SIGKILL) -> int:
+    """A session whose host got a signal while its command ran; the exit code."""
+    script = world.script({"text": "First.", "uses": [shell("echo before >> count")]}, {"uses": [shell(WAITS)]}, HELLO)
+    process = world.start("exec", "--yolo", "-m", script, "do it")
+    eventually((world.work / "begun").exists)
+    return stop(process, number)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGHUP, 143)], ids=["KILL", "TERM", "HUP"]
+)
+def test_what_ran_goes_on_and_resume_re_attaches(world: World, number: signal.Signals, code: int) -> None:
+    assert killed_in_its_middle(world, number) == code
+    assert counted(world) == ["before", "start"]
+    intent = [event["seq"] for event in world.events() if event["type"] == "tool.started"][-1]
+    (world.work / "go").touch()
+    done = world.run("resume")
+    assert (done.code, done.out) == (0, "All is well.\n")
+    assert f"re-attached to #{intent}; 3 finished steps, 0 run again" in done.err
+    assert counted(world) == ["before", "start", "end"]
+    assert "cancel.requested" not in world.types()
+
+
+def test_after_a_crash_a_reader_of_the_lines_goes_on_without_gap_or_overlap(world: World) -> None:
+    script = world.script({"uses": [shell(WAITS)]}, HELLO)
+    process = world.start("exec", "--json", "--yolo", "-m", script, "do it")
+    eventually((world.work / "begun").exists)
+    process.kill()
+    out, _ = process.communicate()
+    (world.work / "go").touch()
+    seen = [line for line in out.splitlines(keepends=True) if line.endswith("\n")]
+    done = world.run("resume", "last", "--json", "--after", str(json.loads(seen[-1])["seq"]))
+    assert "".join(seen) + done.out == world.run("replay", "last", "--json").out
+
+
+def test_when_nothing_is_left_to_do_no_epoch_is_opened(world: World) -> None:
+    world.run("exec", "-m", world.script(HELLO), "do it")
+    before = world.run("replay", "last", "--json").out
+    done = world.run("resume")
+    assert done.code == 0
+    assert "nothing is left to do" in done.err
+    assert world.run("replay", "last", "--json").out == before
+    assert world.run("resume", "last", "--json", "--after", "2").out == "".join(before.splitlines(keepends=True)[2:])
+
+
+def test_a_new_prompt_goes_on_with_model_mode_and_rules_of_the_log(world: World) -> None:
+    script = world.script(HELLO, {"uses": [shell("touch made")]}, {"uses": [shell("touch never")]}, {"text": "Done."})
+    world.run("exec", "--yolo", "--deny", "shell(touch never)", "-m", script, "do it")
+    assert world.run("resume", "last", "now more").out == "Done.\n"
+    assert (world.work / "made").exists()
+    assert not (world.work / "never").exists()
+
+
+def test_one_argument_that_is_no_session_is_no_prompt(world: World) -> None:
+    world.run("exec", "-m", world.script(HELLO), "do it")
+    done = world.run("resume", "fix the tests")
+    assert done.code == 2
+    assert 'to give a prompt: muse resume last "fix the tests"' in done.err
+    assert world.types().count("user.prompted") == 1
+
+
+def test_a_session_that_runs_is_busy(world: World) -> None:
+    process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
+    eventually((world.work / "begun").exists)
+    done = world.run("resume", "last", "more")
+    assert done.code == 7
+    assert f"process {process.pid}" in done.err
+    assert "muse log -f" in done.err
+    assert "muse steer" in done.err
+    assert world.types().count("user.prompted") == 1
+
+
+def test_a_vanished_workspace_is_said_and_another_can_be_given(world: World) -> None:
+    script = world.script(HELLO, {"uses": [shell("touch made")]}, {"text": "Done."})
+    world.run("exec", "--yolo", "-m", script, "do it")
+    moved = world.work.rename(world.root / "moved")
+    before = world.files()[0].read_bytes()
+    done = world.run("resume", "last", "more", cwd=world.root)
+    assert (done.code, len(done.err.splitlines())) == (2, 2)
+    assert f"is gone: {world.root / 'work'}" in done.err
+    assert world.files()[0].read_bytes() == before
+    assert world.run("resume", "last", "more", "-C", str(moved), cwd=world.root).code == 0
+    assert (moved / "made").exists()
+    world.work.mkdir()
+
+
+def test_a_missing_key_is_said_before_anything_is_claimed(world: World) -> None:
+    world.run("exec", "-m", world.script(HELLO), "do it")
+    before = world.run("replay", "last", "--json").out
+    done = world.run("resume", "last", "more", "-m", "openai/some")
+    assert done.code == 4
+    assert "OPENAI_API_KEY" in done.err
+    assert world.run("replay", "last", "--json").out == before
+
+
+def test_an_event_of_another_version_blocks_going_on_but_not_reading(world: World) -> None:
+    world.run("exec", "-m", world.script(HELLO), "do it")
+    with SqliteLog.open(world.files()[0], commands={}) as log:
+        ownership = log.claim(lambda _: draft("future.thing", {"n": 1}) and _reopened(world))
+        log.append([draft("future.thing", {"n": 1})], [], log.head().seq, ownership.epoch)
+    done = world.run("resume", "last", "more")
+    assert done.code == 6
+    assert "future.thing" in done.err
+    assert "written by muse 9.9" in done.err
+    assert world.types()[-1] == "future.thing"
+
+
+def _reopened(world: World) -> "object":
+    body = world.events()[0]["body"]
+    return draft("session.opened", {**body, "host": {**body["host"], "muse": "9.9"}})
+
+
+def test_a_limit_can_be_raised_when_going_on(world: World) -> None:
+    script = world.script({"uses": [shell("echo one >> count")]}, {"uses": [shell("echo two >> count")]}, HELLO)
+    assert world.run("exec", "--yolo", "-c", "max_model_calls=1", "-m", script, "do it").code == 5
+    assert world.run("resume", "last", "-c", "max_model_calls=9").code == 0
+    assert counted(world) == ["one", "two"]
+
+
+# -- speaking to a running session ----------------------------------------------------------------------------------------
+
+
+def asking(world: World, *more: dict[str, object]) -> "tuple[subprocess.Popen[str], str]":
+    """A session without a terminal that waits for an approval, and the address that it prints."""
+    script = world.script({"uses": [shell("touch made")]}, *more, HELLO)
+    process = world.start("exec", "-m", script, "do it")
+    return process, line_with(process, "muse approve").split()[-1]
+
+
+def test_an_approval_comes_from_elsewhere(world: World) -> None:
+    process, address = asking(world)
+    listed = world.run("approvals")
+    assert address in listed.out
+    assert "$ touch made" in listed.out
+    done = world.run("approve", address)
+    assert (done.code, done.out.startswith("#")) == (0, True)
+    assert "$ touch made" in done.err
+    assert process.communicate()[0] == "All is well.\n"
+    assert (world.work / "made").exists()
+    decided = next(event for event in world.events() if event["type"] == "approval.decided")
+    assert decided["seq"] == seq_of(done.out)
+    request = world.events()[decided["body"]["request"] - 1]
+    assert decided["body"]["shown_sha256"] == request["body"]["shown_sha256"]
+    assert decided["body"]["origin"]["client"] == "cli"
+    late = world.run("deny", address)
+    assert late.code == 2
+    assert "too late" in late.err
+
+
+def test_without_an_address_the_only_one_that_waits_is_meant(world: World) -> None:
+    none = world.run("approve")
+    assert (none.code, "nothing waits" in none.err) == (2, True)
+    first, _ = asking(world)
+    assert world.run("deny", "--note", "use make").code == 0
+    assert first.communicate()[0] == "All is well.\n"
+    assert not (world.work / "made").exists()
+    assert next(e for e in world.events() if e["type"] == "approval.decided")["body"]["note"] == "use make"
+
+
+def test_of_several_that_wait_one_must_be_named(world: World) -> None:
+    (_, one), (_, two) = asking(world), asking(world)
+    done = world.run("approve")
+    assert done.code == 2
+    assert one in done.err
+    assert two in done.err
+    waiting = [json.loads(line) for line in world.run("approvals", "--json").out.splitlines()]
+    assert sorted(each["address"] for each in waiting) == sorted([one, two])
+
+
+def test_always_frees_the_next_call_of_that_kind(world: World) -> None:
+    process, address = asking(world, {"uses": [shell("touch made again")]})
+    offered = json.loads(world.run("approvals", "--json").out)["remember"]
+    assert offered == "shell(touch *)"
+    assert world.run("approve", "--always", address).code == 0
+    assert process.communicate()[0] == "All is well.\n"
+    assert world.types().count("approval.requested") == 1
+    assert (world.work / "again").exists()
+
+
+def test_what_is_no_request_cannot_be_approved(world: World) -> None:
+    process, address = asking(world)
+    name = address.partition("@")[0]
+    done = world.run("approve", f"{name}@2")
+    assert done.code == 2
+    assert address in done.err
+    assert world.run("approve", f"{name}@9999").code == 2
+    assert process.poll() is None
+
+
+def test_a_command_said_twice_with_one_id_is_one_event(world: World) -> None:
+    process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
+    eventually((world.work / "begun").exists)
+    first, second = (world.run("steer", "last", "mind the tests", "--id", "mine") for _ in range(2))
+    assert (first.code, second.code) == (0, 0)
+    assert first.out == second.out
+    other = world.run("steer", "last", "something else", "--id", "mine")
+    assert (other.code, "another command" in other.err) == (6, True)
+    (world.work / "go").touch()
+    assert process.communicate()[0] == "All is well.\n"
+    assert world.types().count("agent.steered") == 1
+
+
+def test_words_for_a_session_that_nobody_runs_are_kept(world: World) -> None:
+    world.run("exec", "-m", world.script(HELLO, {"text": "Heard."}), "do it")
+    done = world.run("steer", "last", "and now?", "--json")
+    assert json.loads(done.out) == {"session": world.files()[0].stem, "seq": seq_of(f"#{len(world.events())}"), "running": False}
+    assert world.run("resume").out == "Heard.\n"
+
+
+def test_replace_interrupts_the_running_turn(world: World) -> None:
+    script = world.script({"uses": [shell(WAITS)]}, {"text": "The new one."})
+    process = world.start("exec", "--yolo", "-m", script, "do it")
+    eventually((world.work / "begun").exists)
+    assert world.run("steer", "last", "do this instead", "--replace").code == 0
+    assert process.communicate()[0] == "The new one.\n"
+    assert counted(world) == ["start"]
+
+
+def test_a_call_is_cancelled_by_its_address_and_the_run_goes_on(world: World) -> None:
+    process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
+    eventually((world.work / "begun").exists)
+    seq = next(event["seq"] for event in world.events() if event["type"] == "tool.started")
+    assert world.run("cancel", f"last@{seq}", "--why", "too slow").code == 0
+    assert process.communicate()[0] == "All is well.\n"
+    finished = next(event["body"] for event in world.events() if event["type"] == "tool.finished")
+    assert finished["status"] == "cancelled"
+    assert counted(world) == ["start"]
+    again = world.run("cancel", f"last@{seq}")
+    assert (again.code, "ended already" in again.err) == (2, True)
+
+
+def test_a_cancelled_turn_ends_the_run_as_interrupted(world: World) -> None:
+    process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
+    eventually((world.work / "begun").exists)
+    assert world.run("cancel", "last").code == 0
+    process.communicate()
+    assert process.returncode == 130
+    assert world.run("cancel", "last").code == 2
+
+
+def test_the_first_interrupt_cancels_the_turn(world: World) -> None:
+    process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
+    eventually((world.work / "begun").exists)
+    assert stop(process, signal.SIGINT) == 130
+    types = world.types()
+    assert "cancel.requested" in types
+    assert types[-1] == "session.closed"
+    assert counted(world) == ["start"]
+
+
+def test_an_agent_may_not_speak_for_a_person(world: World) -> None:
+    tries = f"{MUSE} steer last 'well done' > said 2>&1; echo $? >> said"
+    script = world.script({"uses": [shell(tries)]}, HELLO)
+    assert world.run("exec", "--yolo", "-c", 'shell_environment=["MUSE_HOME"]', "-m", script, "do it").code == 0
+    assert "started by an agent" in (world.work / "said").read_text()
+    assert (world.work / "said").read_text().split()[-1] == "2"
+    assert "agent.steered" not in world.types()
+
+
+# -- bad ground ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["resume"], ["approve"], ["steer"], ["cancel"]])
+def test_an_unknown_session_is_one_line(world: World, command: list[str]) -> None:
+    more = {"resume": ["more"], "steer": ["more"]}.get(command[0], [])
+    done = world.run(*command, "nosuch", *more)
+    assert (done.code, len(done.err.splitlines()), done.out) == (2, 2, "")
+
+
+def test_a_file_that_is_no_log_is_said(world: World) -> None:
+    (world.work / "x.muse").write_text("no log at all, but long enough to be one " * 20)
+    done = world.run("resume", "./x.muse", "more")
+    assert (done.code, "Traceback" in done.err) == (6, False)
+
+
+def test_a_damaged_log_is_not_continued(world: World) -> None:
+    world.run("exec", "-m", world.script(HELLO), "do it")
+    path = world.files()[0]
+    data = bytearray(path.read_bytes())
+    at = data.index(b'"type":"user.prompted"')
+    data[at + 9] ^= 1
+    path.write_bytes(data)
+    done = world.run("resume", "last", "more")
+    assert (done.code, "Traceback" in done.err) == (6, False)
+    assert path.read_bytes() == bytes(data)
+
+
+def test_a_log_of_a_newer_format_is_not_continued(world: World) -> None:
+    world.run("exec", "-m", world.script(HELLO), "do it")
+    path = world.files()[0]
+    data = bytearray(path.read_bytes())
+    data[60:64] = (99).to_bytes(4, "big")  # user_version in SQLite's file header
+    path.write_bytes(data)
+    done = world.run("resume", "last", "more")
+    assert done.code == 6
+    assert "newer" in done.err
+
+
+def test_a_home_that_cannot_be_written_is_said(world: World) -> None:
+    done = world.run("exec", "-m", world.script(HELLO), "do it", env={"MUSE_HOME": "/proc/nowhere"})
+    assert (done.code, "Traceback" in done.err) == (6, False)
+    assert "/proc" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("model = ", "not valid TOML"), ("mdel = 'x'", "unknown key mdel"), ("max_model_calls = 'x'", "max_model_calls")],
+)
+def test_broken_settings_name_file_and_key(world: World, text: str, says: str) -> None:
+    world.config.write_text(text)
+    done = world.run("exec", "-m", world.script(HELLO), "do it")
+    assert (done.code, world.files()) == (2, [])
+    assert str(world.config) in done.err
+    assert says in done.err
+    assert world.run("doctor").code == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> "object":
+    """A file system of 1 MiB, or a skip where this user may not mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small file system needs the right to mount one")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing(world: World, small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    fill = f"head -c 4000000 /dev/zero > {filler} 2>/dev/null; echo filled >> count"
+    script = world.script({"uses": [shell(fill)]}, {"uses": [shell("echo after >> count")]}, HELLO)
+    env = {"MUSE_HOME": str(small_disk / "home")}
+    done = world.run("exec", "--yolo", "-m", script, "do it", env=env)
+    assert done.code == 6, done
+    assert "disk is full" in done.err
+    filler.unlink()
+    resumed = world.run("resume", env=env)
+    assert resumed.code == 0, resumed
+    assert counted(world) == ["filled", "after"]
+
+
+# -- the front door ------------------------------------------------------------------------------------------------------
+
+HEAVY = ("anyio", "apsw", "httpx2", "msgspec", "asyncio", "muse.app", "muse.log", "muse.runtime", "rich", "textual")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys\nsys.argv = ['muse', '--help']\nfrom muse.ui.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    code += "print('LOADED', *sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stderr.partition("LOADED")[2].split()
+    assert "muse.ui.cli" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+    assert "Go on where a session stopped." in done.stdout
+
+
+@pytest.mark.parametrize(("word", "meant"), [("resum", "resume"), ("lgo", "log"), ("exce", "exec"), ("aprove", "approve")])
+def test_a_slip_is_never_a_paid_prompt(world: World, word: str, meant: str) -> None:
+    done = world.run(word, env={"MUSE_MODEL": world.script(HELLO)})
+    assert (done.code, world.files()) == (2, [])
+    assert f"did you mean {meant}?" in done.err
+
+
+def test_commands_of_later_versions_and_unquoted_prompts_are_no_prompts(world: World) -> None:
+    env = {"MUSE_MODEL": world.script(HELLO)}
+    for args in (["diff"], ["rewind"], ["write", "the", "tests"]):
+        done = world.run(*args, env=env)
+        assert (done.code, world.files()) == (2, [])
+
+
+def test_a_fault_of_muse_is_a_line_and_a_traceback_only_when_asked_for(world: World) -> None:
+    code = "import muse.ui.cli as c\ndef broken(**_): raise KeyError('x')\nc.cli.main = broken\nc.main()"
+    for debug, traceback in (("", False), ("1", True)):
+        env = {**world.env, "MUSE_DEBUG": debug}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert ("Traceback" in done.stderr) is traceback
+        assert ("MUSE_DEBUG=1" in done.stderr) is not traceback
+
+
+def test_prompts_through_a_pipe_are_turns_of_one_session(world: World) -> None:
+    model = world.script(HELLO, {"text": "And again."})
+    done = world.run("-m", model, "-q", stdin="do it\n\n/help\nonce more\n")
+    assert (done.code, done.out) == (0, "All is well.\nAnd again.\n")
+    assert len(world.files()) == 1
+    assert world.types().count("session.opened") == 1
+    assert world.run("-m", model, stdin="/quit\n").code == 0
+    assert len(world.files()) == 1
+
+
+def test_doctor_never_shows_a_key(world: World) -> None:
+    done = world.run("doctor", "--json", env={"ANTHROPIC_API_KEY": "sk-very-secret"})
+    assert "sk-very-secret" not in done.out + done.err
+    found = {each["name"]: each for each in map(json.loads, done.out.splitlines())}
+    assert "anthropic" in found["providers"]["says"]
+    assert {each["status"] for each in found.values()} <= {"ok", "warn", "fail"}
+    assert all(each["advice"] for each in found.values() if each["status"] != "ok")
+
+
+def test_doctor_says_when_the_home_cannot_be_used(world: World) -> None:
+    (world.root / "file").write_text("")
+    done = world.run("doctor", env={"MUSE_HOME": str(world.root / "file" / "home")})
+    assert done.code == 1
+    assert "set MUSE_HOME" in done.out
+
+
+def test_completion_is_a_script_that_the_shell_takes(world: World) -> None:
+    done = world.run("completion", "bash")
+    assert done.code == 0
+    subprocess.run(["bash", "-n"], input=done.out, text=True, check=True)
+    env = {"_MUSE_COMPLETE": "bash_complete", "COMP_WORDS": "muse res", "COMP_CWORD": "1"}
+    assert "resume" in world.run(env=env).out
+    assert os.path.isabs(MUSE)
+    assert own is not None
