@@ -111,11 +111,17 @@ class Host:
 def run_tests(folder: Path, home: Path) -> tuple[int, int]:
     """Run the project's tests. Returns how many ran and how many of them failed."""
     done = _run(test_command(), folder, home)
-    ran = _tests_run.search(done.stderr)
-    if ran is None:
+    found = counted(done.stderr)
+    if found is None:
         raise Stuck(f"the project's tests did not run: {(done.stderr.strip().splitlines() or ['(silence)'])[-1]}")
-    failed = sum(int(number) for number in _tests_failed.findall(done.stderr))
-    return int(ran[1]), failed if done.returncode == 0 or failed else int(ran[1])
+    ran, failed = found
+    return ran, ran if done.returncode and not failed else failed
+
+
+def counted(text: str) -> tuple[int, int] | None:
+    """How many tests ran and how many failed, by what unittest wrote; None where it says nothing of the kind."""
+    ran = _tests_run.search(text)
+    return None if ran is None else (int(ran[1]), sum(int(number) for number in _tests_failed.findall(text)))
 
 
 def verify(path: Path, home: Path) -> tuple[int, int, int]:

@@ -159,7 +159,7 @@ def _before() -> list[Turn]:
     price, fixed_price = "return cents * (100 + percent) // 100", "return (cents * (100 + percent) + 50) // 100"
     return [
         _turn("I look around first.", ("glob", {"pattern": "**/*.py"}), _read("README.md")),
-        _turn("What do the tests say?", _test()),
+        _turn("What do the tests say?", ("grep", {"pattern": "import"}), _test()),
         _turn("Three fail. I read what they are about.", _read("tests.py"), _read("tea/price.py")),
         _turn("And the rest.", _read("tea/stock.py"), _read("tea/bill.py")),
         _turn("Who uses these?", ("grep", {"pattern": "cents"}), ("grep", {"pattern": "total"})),

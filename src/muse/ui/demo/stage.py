@@ -15,7 +15,7 @@ from muse.view.visible import columns, fit
 COLUMNS: Final = 80
 CELLS: Final = 4
 CELL_COLUMNS: Final = 19
-LABEL_COLUMNS: Final = 27
+LABEL_COLUMNS: Final = 36
 _FALLBACK: Final = {"✓": "+", "✗": "x", "▸": ">", "·": "-", "…": "...", "—": "-"}
 
 
@@ -26,8 +26,7 @@ class Stage:
         dumb = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         self._colour = colour and sys.stdout.isatty() and not dumb
         self._pace = pace
-        self._cells = 0
-        self._dots = 0
+        self._cells = self._gap = self._dots = 0
         self._plain = not _can_show("".join(_FALLBACK))
 
     def line(self, text: str = "", look: str = "", *, indent: int = 5) -> None:
@@ -55,24 +54,31 @@ class Stage:
         self._end_row()
         self._write(f"   {mark} {label}{gap}{self._paint(text, look)}\n")
 
-    def command(self, text: str, why: str) -> None:
-        """A command to try, whole, and what it is for: behind it where there is room, else above it."""
-        if 5 + columns(text) + 4 + columns(why) <= COLUMNS:
-            self.note(text.ljust(COLUMNS - 5 - 4 - 28), f"  {why}")
-        else:
-            self.line(f"# {why}", "2")
-            self.line(text)
+    def punch(self, good: bool, text: str) -> None:
+        """The line that it is all about, with air around it."""
+        self.line()
+        self.line(text if good else f"✗ {text}", "1;32" if good else "1;31", indent=1)
+
+    def commands(self, lines: list[tuple[str, str]]) -> None:
+        """Commands to try, whole, and what each is for: behind them where there is room, else above."""
+        wide = max(columns(text) for text, _ in lines) + 3
+        room = 5 + wide + max(columns(why) for _, why in lines) <= COLUMNS
+        for text, why in lines:
+            if not room:
+                self.line(f"# {why}", "2")
+            self.line(f"{text.ljust(wide)}{self._paint(why, '2')}" if room else text)
 
     def tick(self, good: bool, seq: int, what: str) -> None:
         """A finished step; several share a line."""
         if self._cells in (0, CELLS):
             self._end_row()
             self._write("  ")
-            self._cells = 0
+            self._cells = self._gap = 0
         self._cells += 1
-        mark = self._paint("✓", "32") if good else self._paint("✓", "33")
+        mark = self._paint("✓", "32" if good else "33")
         text = fit(what, CELL_COLUMNS - 8)
-        self._write(f" {mark} {self._paint(f'#{seq:<3}', '2')} {text}{' ' * (CELL_COLUMNS - 8 - columns(text))}")
+        self._write(f"{' ' * self._gap} {mark} {self._paint(f'#{seq:<3}', '2')} {text}")
+        self._gap = CELL_COLUMNS - 8 - columns(text)
 
     def dot(self) -> None:
         """A sign of life; many share a line."""

@@ -23,16 +23,18 @@ from muse.ui.demo.project import COUNTER, PROMPT, SLOW, TESTS
 from muse.ui.demo.stage import Stage
 from muse.ui.demo.tamper import change_copy
 
-TITLE: Final = "muse demo: an agent's host is killed in mid-work"
-REAL: Final = "The model is scripted. All else is real: the processes, files, tests, log, SIGKILL."
+TITLE: Final = "muse: kill it anywhere. Nothing runs twice, nothing is lost."
+REAL: Final = "The model is scripted; all else is real: files, tests, processes, log, SIGKILL."
 CAPTIONS: Final = (
     "A small project, three of its tests fail. An agent sets to work.",
     "It runs a slow command. In the middle of it, its host is killed.",
-    "A new host goes on from the log. Nothing runs twice, nothing is lost.",
+    "A new host goes on from the log.",
     "The tests are green. One changed byte in the log does not go unseen.",
     "Your turn.",
 )
 COPY: Final = "changed-copy.muse"
+LINK: Final = "log.muse"
+"""A short name for the session's file."""
 SCRIPT: Final = "script.json"
 TICKS_BEFORE_KILL: Final = 2
 GROWN_MIN: Final = 3
@@ -150,7 +152,7 @@ def _begin(story: Story) -> Facts:
     stage = story.stage
     model = f"scripted/{story.folder / SCRIPT}"
     story.host = Host(["exec", PROMPT, "--yolo", "--json", "-m", model], story.project, story.home)
-    stage.note(f'$ muse exec "{PROMPT}"', f"host: process {story.host.pid}", "")
+    stage.note(f'$ muse exec "{PROMPT}"', f"host {story.host.pid}")
     stage.pause(0.5)
     ticked: set[str] = set()
     for line in story.host.lines():
@@ -169,7 +171,7 @@ def _kill(story: Story, facts: Facts) -> Facts:
     stage, host = story.stage, story.host
     assert host is not None
     stage.caption(2, CAPTIONS[1])
-    stage.note(f"▸ #{facts.slow} {SLOW}", f"appends to {COUNTER}: a line at its start, one at its end")
+    stage.note(f"▸ #{facts.slow}  {SLOW}", f"a line to {COUNTER} at start and end")
     runs = f"host {host.pid} runs"
     shown = _show_counter(story, 0, 1 + TICKS_BEFORE_KILL, runs)
     if story.you_kill_it:
@@ -197,7 +199,7 @@ def _show_counter(story: Story, after: int, upto: int, remark: str) -> int:
     while shown < upto:
         lines = story.counter().split("\n")[:-1]
         for text in lines[shown:upto]:
-            story.stage.note(f"  {COUNTER}  {text}", remark)
+            story.stage.note(f"  {COUNTER}   {text}", remark)
         shown = max(shown, min(len(lines), upto))
         if "end" in lines:
             break
@@ -229,10 +231,10 @@ def _resume(story: Story, facts: Facts) -> Facts:
     stage = story.stage
     stage.caption(3, CAPTIONS[2])
     story.host = Host(["resume", story.session, "--json"], story.project, story.home)
-    stage.note("$ muse resume", f"host: process {story.host.pid}", "")
+    stage.note("$ muse resume", f"host {story.host.pid}")
     for line in story.host.lines():
         if line["type"] == "effect.reconciled":
-            stage.note(f"▸ #{facts.slow} {SLOW}", line["body"]["evidence"])
+            stage.note(f"▸ #{facts.slow}  {SLOW}", line["body"]["evidence"])
             if story.you_kill_it:
                 story.enough.touch()
         _tick(story, line)
@@ -242,7 +244,7 @@ def _resume(story: Story, facts: Facts) -> Facts:
     facts = msgspec.structs.replace(facts, resume_exit=code, recovered=recovered, counter=counter_of(story.counter()))
     stage.pause(0.5)
     good = not broken_recovery(facts)
-    stage.mark(good, recovery_line(facts), look="1;32" if good else "1;31")
+    stage.punch(good, recovery_line(facts))
     return facts
 
 
@@ -257,9 +259,9 @@ def _check(story: Story, facts: Facts) -> Facts:
     stage.pause(0.6)
     copy = story.folder / COPY
     changed, how = change_copy(story.log, copy)
-    stage.note("one byte of a copy", f"event #{changed}: {how}")
+    stage.note(f"one byte of a copy, in event #{changed}", how)
     copy_exit, _, named = processes.verify(copy, story.home)
-    stage.mark(copy_exit == 6, "$ muse verify (the copy)", f"exit {copy_exit}: the first bad event is #{named}", "31")
+    stage.mark(copy_exit == 6, "$ muse verify (the copy)", f"exit {copy_exit}: the first bad event is #{named}", "33")
     original_exit, events, _ = processes.verify(story.log, story.home)
     good = original_exit == 0
     stage.mark(good, "$ muse verify (the log)", f"exit {original_exit}: {events} events, nothing is wrong", "32")
@@ -273,9 +275,20 @@ def _try_next(story: Story) -> None:
     """The last beat: three lines to go on with."""
     stage, name = story.stage, spelled()
     stage.caption(5, CAPTIONS[4])
-    for words, why in (("replay", "step through all of it"), ("export --format md", "read what was done and why")):
-        stage.command(f"MUSE_HOME={shlex.quote(str(story.home))} {name} {words}", why)
-    stage.command(f"{name} demo --you-kill-it", "kill it yourself")
+    path = shlex.quote(str(_linked(story)))
+    stage.commands([
+        (f"{name} replay {path}", "step through it"),
+        (f"{name} export --format md {path}", "read it"),
+        (f"{name} demo --you-kill-it", "kill it yourself"),
+    ])  # fmt: skip
+
+
+def _linked(story: Story) -> Path:
+    """A short path to the log, where the folder can hold a link."""
+    with suppress(OSError):
+        (story.folder / LINK).symlink_to(story.log)
+        return story.folder / LINK
+    return story.log
 
 
 def _tick(story: Story, line: Line) -> str:
@@ -286,7 +299,7 @@ def _tick(story: Story, line: Line) -> str:
         case "tool.started":
             story.tools[call] = _label(body["tool"], json.loads(body["args"]))
         case "tool.finished":
-            story.stage.tick(body["status"] == "ok", line["seq"], story.tools.get(call, ""))
+            story.stage.tick(body["status"] == "ok", line["seq"], _ended(story.tools.get(call, ""), body["text"]))
             return call
         case "model.responded":
             story.stage.tick(True, line["seq"], "model")
@@ -300,6 +313,15 @@ def _label(tool: str, args: dict[str, str]) -> str:
         return "slow.sh" if args["command"] == SLOW else "tests"
     about = Path(args.get("path", "")).stem or args.get("pattern", "")
     return f"{tool} {about.removeprefix('**/')}"
+
+
+def _ended(label: str, text: object) -> str:
+    """The label of a step with its result: how many tests pass or fail."""
+    found = processes.counted(text) if label == "tests" and isinstance(text, str) else None
+    if found is None:
+        return label
+    ran, failed = found
+    return f"{failed} of {ran} fail" if failed else f"{ran} of {ran} pass"
 
 
 def _is_slow(body: Line) -> bool:
