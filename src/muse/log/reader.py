@@ -69,7 +69,9 @@ class SqliteReader:
             if check:
                 log._head = log._check_chain()
             else:
-                with contextlib.suppress(apsw.CorruptError):  # who asked for no check wants what can be read
+                with contextlib.suppress(
+                    apsw.CorruptError, apsw.IOError
+                ):  # who asked for no check wants what can be read
                     log._head = log._last()
         except apsw.Error as error:
             db.close()
@@ -191,8 +193,11 @@ class SqliteReader:
             newest = fetch(self._db, tuple[bytes], "SELECT header FROM events ORDER BY seq DESC LIMIT 1")
             if newest and f'"epoch":{self._epoch()},'.encode() not in newest[0][0]:
                 faults.append((0, "the epoch kept beside the events is not that of the last one"))
-        except apsw.CorruptError as error:
-            faults = [(0, str(error))]
+        except apsw.Error as error:
+            meaning = schema.translate(error, self.path)
+            if not isinstance(meaning, Damaged):
+                raise meaning from error
+            faults = [(0, str(meaning))]
         return faults
 
     def close(self) -> None:

@@ -144,7 +144,7 @@ def number(db: apsw.Connection, sql: str, values: Sequence[int | float | str | b
 
 def translate(error: apsw.Error, path: Path) -> LogError:
     """What an error of SQLite means to the rest of muse."""
-    if isinstance(error, _DAMAGED) or _is_sql_error(error):
+    if isinstance(error, _DAMAGED) or _is_sql_error(error) or _is_cut(error):
         return Damaged(f"{path} is damaged: {error}", hint="`muse recover` saves what can be read")
     if isinstance(error, apsw.FullError):
         return StoreUnavailable(f"{path}: the disk is full", hint="free some space, then resume")
@@ -156,6 +156,10 @@ def translate(error: apsw.Error, path: Path) -> LogError:
 def _is_sql_error(error: apsw.Error) -> bool:
     # Our statements are fixed, so "no such table" and its like mean that the file's schema is not ours any more.
     return type(error) is apsw.SQLError
+
+
+def _is_cut(error: apsw.Error) -> bool:
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
 
 
 def _look_at(path: Path) -> None:

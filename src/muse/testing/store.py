@@ -433,6 +433,12 @@ class ReadCases(_Case):
         log.append([draft()], [], PAGE_EVENTS + 1, 1)
         assert [event.seq for event in reading][-1] == PAGE_EVENTS + 2
 
+    def test_headers_are_given_alone(self, tmp_path: Path) -> None:
+        log, _ = self.two(tmp_path)
+        log.append([draft() for _ in range(PAGE_EVENTS + 2)], [], 1, 1)
+        assert list(log.headers(3)) == [(event.seq, event.header) for event in log.read(3)]
+        assert list(log.headers(PAGE_EVENTS + 3)) == []
+
     def test_following_goes_on_with_what_is_added(self, tmp_path: Path) -> None:
         log, other = self.two(tmp_path)
         stop = False
@@ -511,6 +517,14 @@ class BlobCases(_Case):
         key, data = secrets.token_bytes(32), secrets.token_bytes(200_000)
         parts = (data[start : start + 777] for start in range(0, len(data), 777))
         assert log.put_blob(parts, key) == log.put_blob(data, key)
+
+    def test_the_key_of_a_blob_is_given_out(self, tmp_path: Path) -> None:
+        log, other = self.two(tmp_path)
+        key = secrets.token_bytes(32)
+        root, _ = log.put_blob(b"content", key)
+        assert other.blob_key(root) == key
+        with refused(Damaged):
+            log.blob_key("00" * 32)
 
     def test_unknown_content_is_damage_not_emptiness(self, tmp_path: Path) -> None:
         log, _ = self.two(tmp_path)
