@@ -1,4 +1,4 @@
-"""Places where a test has the process killed: `MUSE_FAILPOINT=NAME:COUNT` ends it with SIGKILL at the COUNTth `hit(NAME)`.
+"""Where a test has the process killed: `MUSE_FAILPOINT=NAME:COUNT` is a SIGKILL at the COUNTth `hit(NAME)`.
 
 The variable is read once, when this module is imported; without it `hit` is an empty function and nothing is counted.
 Names: `before_claim`, `after_claim`, `before_append`, `after_append`, `before_effect` (the intent is durable, nothing
