@@ -159,7 +159,9 @@ def shell(command: str) -> list[Any]:
     return ["shell", {"command": command}]
 
 
-WAITS = "echo start >> count; touch begun; for i in $(seq 600); do [ -e go ] && break; sleep 0.05; done; echo end >> count"
+WAITS = (
+    "echo start >> count; touch begun; for i in $(seq 600); do [ -e go ] && break; sleep 0.05; done; echo end >> count"
+)
 """A command that says when it begins, goes on when the file `go` is there, and counts both."""
 
 

@@ -1,0 +1,250 @@
+"""What a person sees and types, on a real pseudo-terminal: approvals, Ctrl-C, the chat."""
+
+import termios
+
+import pytest
+from tests.ui.driving import WAITS, OnTerminal, World, eventually, shell
+
+ASKS = {"text": "I must touch it.", "uses": [shell("touch made")]}
+HELLO = {"text": "All is well."}
+KEYS = "q cancel the turn > "
+
+
+def decided(world: World) -> dict[str, object]:
+    """The body of the one decision."""
+    bodies = [event["body"] for event in world.events() if event["type"] == "approval.decided"]
+    assert len(bodies) == 1, bodies
+    body: dict[str, object] = bodies[0]
+    return body
+
+
+def asked(world: World, *steps: dict[str, object]) -> tuple[OnTerminal, str]:
+    """A session that asks at its terminal, and what it showed."""
+    terminal = world.terminal("exec", "-m", world.script(*(steps or (ASKS, HELLO))), "do it")
+    return terminal, terminal.expect(KEYS)
+
+
+def test_yes_allows_this_call_once(world: World) -> None:
+    terminal, shown = asked(world, ASKS, {"uses": [shell("touch made")]}, HELLO)
+    assert "$ touch made" in shown
+    assert "main asks" in shown
+    assert "not plainly harmless" in shown
+    assert "a always: shell(touch *)" in shown
+    assert not (world.work / "made").exists()
+    terminal.send("y")
+    terminal.expect(KEYS)
+    terminal.send("y")
+    code, rest = terminal.end()
+    assert (code, "All is well." in rest) == (0, True)
+    bodies = [event["body"] for event in world.events() if event["type"] == "approval.decided"]
+    assert [(body["decision"], body["by"], body["origin"]["client"]) for body in bodies] == [
+        ("allow", "person", "terminal")
+    ] * 2
+    assert bodies[0]["origin"]["terminal"].startswith("/dev/")
+
+
+def test_always_allows_the_pattern_from_now_on(world: World) -> None:
+    terminal, _ = asked(world, ASKS, {"uses": [shell("touch made again")]}, HELLO)
+    terminal.send("a")
+    assert terminal.end()[0] == 0
+    assert decided(world)["remember"] == "shell(touch *)"
+    assert (world.work / "again").exists()
+
+
+def test_no_sends_the_note_back_and_the_run_goes_on(world: World) -> None:
+    terminal, _ = asked(world)
+    terminal.send("n")
+    terminal.expect("Enter for nothing")
+    terminal.send("use make\n")
+    code, rest = terminal.end()
+    assert (code, "All is well." in rest) == (0, True)
+    assert decided(world)["note"] == "use make"
+    assert not (world.work / "made").exists()
+
+
+def test_q_cancels_the_turn(world: World) -> None:
+    terminal, _ = asked(world)
+    terminal.send("q")
+    assert terminal.end()[0] == 130
+    assert world.types()[-1] == "session.closed"
+    assert not (world.work / "made").exists()
+
+
+def test_other_keys_answer_nothing(world: World) -> None:
+    terminal, _ = asked(world)
+    for keys in ("\x1b[A", "x", "yes please", "\r"):
+        terminal.send(keys)
+        eventually(lambda: "approval.requested" in world.types())
+    assert not (world.work / "made").exists()
+    terminal.send("q")
+    assert terminal.end()[0] == 130
+
+
+def test_a_key_pressed_ahead_answers_nothing(world: World) -> None:
+    slow = {"text": "Slowly I come to it.", "piece_delay_ms": 300, "uses": [shell("touch made")]}
+    terminal = world.terminal("exec", "-m", world.script(slow, HELLO), "do it")
+    terminal.expect("Slowly")
+    terminal.send("y")
+    terminal.expect(KEYS)
+    terminal.send("q")
+    assert terminal.end()[0] == 130
+    assert not (world.work / "made").exists()
+
+
+def test_a_question_goes_away_when_it_is_answered_from_elsewhere(world: World) -> None:
+    terminal, _ = asked(world)
+    assert world.run("approve").code == 0
+    terminal.expect("answered from elsewhere")
+    code, rest = terminal.end()
+    assert (code, "All is well." in rest) == (0, True)
+    assert (world.work / "made").exists()
+
+
+def test_a_diff_is_shown_and_control_characters_are_visible(world: World) -> None:
+    edit = {"path": "a.txt", "content": "one\n\x1b[2Jtwo\n"}
+    terminal, shown = asked(world, {"text": "\x1b]0;title\x07Look.", "uses": [["write", edit]]}, HELLO)
+    assert "+ one" in shown
+    assert "\x1b[2J" not in shown
+    assert "\x1b]0;" not in shown
+    assert "u001b[2Jtwo" in shown
+    terminal.send("y")
+    assert terminal.end()[0] == 0
+    assert (world.work / "a.txt").read_text() == "one\n\x1b[2Jtwo\n"
+
+
+def test_at_a_terminal_an_approval_waits_without_limit_unless_asked(world: World) -> None:
+    terminal, _ = asked(world)
+    assert "timer.set" not in world.types()
+    terminal.send("q")
+    terminal.end()
+    limited = world.terminal("exec", "--approval-timeout", "1", "-m", world.script(ASKS, HELLO), "do it")
+    limited.expect(KEYS)
+    assert limited.end()[0] == 3
+
+
+def test_a_question_left_open_is_asked_again_on_resume(world: World) -> None:
+    terminal, _ = asked(world)
+    terminal.process.kill()
+    terminal.process.wait()
+    again = world.terminal("resume")
+    assert "$ touch made" in again.expect(KEYS)
+    again.send("y")
+    assert again.end()[0] == 0
+    assert (world.work / "made").exists()
+    assert world.types().count("approval.requested") == 1
+
+
+def test_a_limit_of_an_earlier_opening_does_not_hold_at_a_terminal(world: World) -> None:
+    script = world.script(ASKS, HELLO)
+    process = world.start("exec", "--approval-timeout", "2", "-m", script, "do it")
+    eventually(lambda: world.files() and "timer.set" in world.types())
+    process.kill()
+    process.communicate()
+    again = world.terminal("resume")
+    again.expect(KEYS)
+    assert world.types().count("timer.set") == 1
+    with pytest.raises(AssertionError):
+        eventually_within(lambda: "timer.fired" in world.types())
+    again.send("y")
+    assert again.end()[0] == 0
+
+
+def eventually_within(what: object) -> None:
+    """Whether something comes within the earlier limit and a bit."""
+    import time
+
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        assert callable(what)
+        if what():
+            return
+        time.sleep(0.2)
+    raise AssertionError("it did not come")
+
+
+def test_ctrl_c_cancels_the_turn_and_the_terminal_is_as_before(world: World) -> None:
+    script = world.script({"uses": [shell(WAITS)]}, HELLO)
+    terminal = world.terminal("exec", "--yolo", "-m", script, "do it")
+    before = termios.tcgetattr(terminal.slave)
+    eventually((world.work / "begun").exists)
+    terminal.send("\x03")
+    terminal.expect("cancelling the turn")
+    assert terminal.end()[0] == 130
+    assert termios.tcgetattr(terminal.slave) == before
+    assert "cancel.requested" in world.types()
+    assert (world.work / "count").read_text().split() == ["start"]
+
+
+def test_ctrl_c_at_a_question_cancels_the_turn(world: World) -> None:
+    terminal = world.terminal("exec", "-m", world.script(ASKS, HELLO), "do it")
+    before = termios.tcgetattr(terminal.slave)
+    terminal.expect(KEYS)
+    terminal.send("\x03")
+    assert terminal.end()[0] == 130
+    assert termios.tcgetattr(terminal.slave) == before
+    assert not (world.work / "made").exists()
+
+
+def test_a_second_ctrl_c_leaves_at_once(world: World) -> None:
+    stubborn = "trap '' INT TERM; touch begun; for i in $(seq 600); do [ -e go ] && break; sleep 0.05; done"
+    terminal = world.terminal("exec", "--yolo", "-m", world.script({"uses": [shell(stubborn)]}, HELLO), "do it")
+    eventually((world.work / "begun").exists)
+    terminal.send("\x03")
+    terminal.expect("cancelling the turn")
+    terminal.send("\x03")
+    code, rest = terminal.end()
+    assert (code, "muse resume" in rest) == (130, True)
+    resumed = world.run("resume")
+    assert resumed.code == 130, resumed
+    assert world.types()[-1] == "session.closed"
+
+
+def test_a_terminal_that_hangs_up_ends_the_host_and_not_the_command(world: World) -> None:
+    terminal = world.terminal("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
+    eventually((world.work / "begun").exists)
+    terminal.process.send_signal(1)
+    assert terminal.end()[0] == 143
+    (world.work / "go").touch()
+    assert world.run("resume").out == "All is well.\n"
+    assert (world.work / "count").read_text().split() == ["start", "end"]
+
+
+def test_a_chat_goes_turn_by_turn(world: World) -> None:
+    world.env["MUSE_MODEL"] = world.script(HELLO, {"text": "Once more."}, ASKS, {"text": "Touched."})
+    chat = world.terminal()
+    chat.expect("> ")
+    chat.send("/help\n")
+    chat.expect("Ctrl-D")
+    chat.send("do it\n")
+    chat.expect("All is well.")
+    chat.expect("done")
+    chat.expect("> ")
+    chat.send("\x03")
+    chat.expect("nothing runs; Ctrl-D leaves")
+    chat.send("again\n")
+    chat.expect("Once more.")
+    chat.expect("> ")
+    chat.send("touch it\n")
+    chat.expect(KEYS)
+    chat.send("y")
+    chat.expect("Touched.")
+    chat.expect("> ")
+    chat.send("\x04")
+    assert chat.end()[0] == 0
+    assert world.types().count("user.prompted") == 3
+    assert world.types()[-1] == "session.closed"
+    assert (world.work / "made").exists()
+
+
+def test_the_chat_hears_what_is_said_from_elsewhere(world: World) -> None:
+    world.env["MUSE_MODEL"] = world.script(HELLO, ASKS, {"text": "Touched."})
+    chat = world.terminal("do it")
+    chat.expect("All is well.")
+    chat.expect("> ")
+    assert world.run("steer", "last", "now touch it").code == 0
+    chat.expect(KEYS)
+    chat.send("y")
+    chat.expect("Touched.")
+    chat.expect("> ")
+    chat.send("/quit\n")
+    assert chat.end()[0] == 0
