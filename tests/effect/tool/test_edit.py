@@ -83,9 +83,7 @@ async def test_the_whole_way_with_several_edits(edit: Harness, root: Path) -> No
         {"path": "a", "old": "x", "new": "y"},
         {"file_path": "a", "old_string": "x", "new_string": "y"},
         {"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": False},
-        {"path": "a", "oldText": "x", "newText": "y"},
-        {"path": "a", "edits": [{"old_string": "x", "new_string": "y", "replaceAll": None}]},
-        {"path": "a", "edits": {"old": "x", "new": "y"}},
+        {"path": "a", "edits": [{"old_string": "x", "new_string": "y", "replace_all": None}]},
     ],
 )
 async def test_the_spellings_of_other_agents_are_understood(edit: Harness, root: Path, args: dict[str, object]) -> None:
@@ -178,6 +176,10 @@ async def test_a_binary_file_is_refused(edit: Harness, root: Path) -> None:
         ({"path": "a"}, "missing argument edits"),
         ({"path": "a", "edits": []}, "argument edits is empty"),
         ({"path": "a", "edits": "x"}, "argument edits must be an array, not a string"),
+        ({"path": "a", "edits": {"old": "x", "new": "y"}}, "argument edits must be an array, not an object"),
+        ({"path": "a", "edits": [{"old": "x", "old_string": "z", "new": "y"}]}, "old is given twice"),
+        ({"path": "a", "edits": [{"old": "x", "new": "y"}], "old": "z"}, 'unknown argument "old"'),
+        ({"path": "a", "oldText": "x", "newText": "y"}, 'unknown argument "oldText"'),
         ({"path": "a", "edits": ["x"]}, "must be an object with old and new, not a string"),
         ({"path": "a", "edits": [{"old": "x"}]}, "missing argument new"),
         ({"path": "a", "edits": [{"old": 1, "new": "x"}]}, "old must be a string, not a number"),

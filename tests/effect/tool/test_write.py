@@ -128,15 +128,27 @@ async def test_nothing_is_written_outside_the_workspace(
     assert write.paths(path=path, content="") == (str(outside / "out" if "../out" not in path else tmp_path / "out"),)
 
 
-async def test_a_link_inside_the_workspace_stays_and_its_target_is_written(write: Harness, root: Path) -> None:
-    (root / "real").mkdir()
+async def test_a_path_through_a_link_is_answered_with_the_real_one(write: Harness, root: Path) -> None:
+    (root / "real/deep").mkdir(parents=True)
     (root / "real/a").write_text("old")
     (root / "link").symlink_to("real")
     (root / "alias").symlink_to("real/a")
-    assert write.paths(path="link/a", content="") == ("real/a",)
-    assert (await write.do(path="alias", content="new")).status == "ok"
-    assert (root / "alias").is_symlink()
-    assert (root / "real/a").read_text() == "new"
+    (root / "deep").symlink_to("real/deep")
+    for path, real in [
+        ("link/a", "real/a"),
+        ("alias", "real/a"),
+        ("link/new", "real/new"),
+        ("deep/../a", "real/a"),
+        (f"{root}/link/../link/a", "real/a"),
+    ]:
+        assert write.paths(path=path, content="") == (real,)
+        result = await write.do(path=path, content="new")
+        assert (result.status, result.text) == (
+            "error",
+            f'"{path}" goes through a symlink: give the real path "{real}"',
+        )
+    assert (root / "real/a").read_text() == "old"
+    assert (await write.do(path=f"{root}/real/./deep/../a", content="new")).text.startswith("wrote real/a")
 
 
 async def test_a_folder_swapped_for_a_link_after_the_look_leads_nowhere(

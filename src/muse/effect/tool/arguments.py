@@ -37,7 +37,10 @@ class Refusal(Exception):
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument. `aliases` are other spellings that models use; they are accepted and not offered."""
+    """One argument. `aliases` are other spellings that models use; they are accepted and not offered.
+
+    Permission rules and approvals look at arguments by name, so whatever they look at has only the aliases they know.
+    """
 
     name: str
     kind: Kind

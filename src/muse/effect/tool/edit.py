@@ -43,9 +43,10 @@ _PARAMETERS = (
         description="Replacements, made one after the other; all or none.",
     ),
 )
-_OLD: Final = ("old", "old_string", "old_text", "oldText", "old_str")
-_NEW: Final = ("new", "new_string", "new_text", "newText", "new_str")
-_ALL: Final = ("replace_all", "replaceAll")
+_OLD: Final = ("old", "old_string")
+_NEW: Final = ("new", "new_string")
+_ALL: Final = "replace_all"
+# No other spelling: a person who approves an edit is shown what stands under these names.
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n")
 
 _DESCRIPTION = """\
@@ -96,11 +97,8 @@ class EditTool(ReplacingTool):
 
 
 def _with_edits(args: Mapping[str, object]) -> Mapping[str, object]:
-    single = {name: value for name, value in args.items() if name in (*_OLD, *_NEW, *_ALL)}
-    given = args.get("edits")
-    if isinstance(given, Mapping):
-        return {**args, "edits": [given]}
-    if given is not None or not single:
+    single = {name: value for name, value in args.items() if name in (*_OLD, *_NEW, _ALL)}
+    if args.get("edits") is not None or not single:
         return args
     return {name: value for name, value in args.items() if name not in single and name != "edits"} | {"edits": [single]}
 
@@ -120,10 +118,10 @@ def _read_edit(item: object, label: str) -> Edit:
     if not isinstance(item, Mapping):
         raise Refusal(f"{label}must be an object with old and new, not {name_kind(item)}")
     for name in item:
-        if name not in (*_OLD, *_NEW, *_ALL):
+        if name not in (*_OLD, *_NEW, _ALL):
             raise Refusal(f"{label}unknown argument {quote(str(name))}: an edit takes old, new, replace_all")
     old, new = _text(item, _OLD, label), _text(item, _NEW, label)
-    replace_all = next((item[name] for name in _ALL if item.get(name) is not None), False)
+    replace_all = False if item.get(_ALL) is None else item[_ALL]
     if not isinstance(replace_all, bool):
         raise Refusal(f"{label}replace_all must be true or false, not {name_kind(replace_all)}")
     if not old:
@@ -134,7 +132,10 @@ def _read_edit(item: object, label: str) -> Edit:
 
 
 def _text(item: Mapping[str, object], names: tuple[str, ...], label: str) -> str:
-    value = next((item[name] for name in names if name in item), None)
+    given = [item[name] for name in names if name in item]
+    if len(given) > 1:
+        raise Refusal(f"{label}{names[0]} is given twice (also as {names[1]}): give it once")
+    value = given[0] if given else None
     if value is None:
         raise Refusal(f"{label}missing argument {names[0]}: an edit needs old and new")
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
 """Where a path that a model wrote really leads, and whether that is inside the workspace.
 
-Symlinks, `..`, `~` and absolute paths are resolved first; the resolved path is what permission rules see and what the
-file tools then walk without following any symlink. Anything that could be git's own folder is reported as `.git`,
+Symlinks, `..`, `~` and absolute paths are resolved first; a path that goes through a symlink is answered with the real
+one, and what the file tools then walk holds no symlink. Anything that could be git's own folder is reported as `.git`,
 because writing there runs code. This module must not read or change any file.
 """
 
@@ -54,7 +54,11 @@ def locate(workspace: Workspace, given: str) -> Location:
 
 
 def inside(workspace: Workspace, given: str) -> Location:
-    """The same, and Refusal when it leads out of the workspace."""
+    """The same, and Refusal when it leads out of the workspace or goes through a symlink.
+
+    Permission rules are judged on the letters of a path, so a path whose letters say one thing and which leads to
+    another is not followed: the message names the real one, to be asked for (and judged) by its own name.
+    """
     location = locate(workspace, given)
     if not location.inside:
         leads = "" if location.relative == given else f", which leads to {quote(location.relative)},"
@@ -62,6 +66,8 @@ def inside(workspace: Workspace, given: str) -> Location:
             f"{quote(given)}{leads} is outside the workspace {workspace.root}: file tools stay inside it. "
             "Give a path relative to the workspace, or use shell"
         )
+    if _inside(str(workspace.root), os.path.normpath(os.path.join(workspace.root, given))) != location.relative:
+        raise Refusal(f"{quote(given)} goes through a symlink: give the real path {quote(location.relative)}")
     return location
 
 

@@ -27,7 +27,7 @@ PATH: Final = Parameter(
     kind="string",
     required=True,
     description="File, relative to the workspace.",
-    aliases=("file_path", "filepath", "filename"),
+    aliases=("file_path",),
 )
 
 

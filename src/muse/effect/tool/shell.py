@@ -54,14 +54,13 @@ CANCEL_SECONDS_MAX: Final = 30
 """How long a cancelled call waits for the runner to say that the command is gone."""
 
 _PARAMETERS: Final = (
-    Parameter(name="command", kind="string", required=True, description="Command for bash -c.", aliases=("cmd",)),
+    Parameter(name="command", kind="string", required=True, description="Command for bash -c."),
     Parameter(
         name="timeout_seconds",
         kind="integer",
         minimum=1,
         maximum=TIMEOUT_SECONDS_MAX,
         description="End the command after this long (default: as the user set, usually 120).",
-        aliases=("timeout_secs",),
     ),
     Parameter(name="description", kind="string", description="What the command is for, in a few words."),
 )

@@ -16,7 +16,6 @@ _PARAMETERS = (
         kind="string",
         required=True,
         description="The whole new content, written exactly as given.",
-        aliases=("contents", "text"),
     ),
 )
 
