@@ -37,22 +37,25 @@ def command(address: str, form: str | None, output: str, force: bool, as_json: b
     with app.read_session(place.path) as reading:
         require_event(reading, place.address.seq)
         head = reading.at(place.address.seq) if place.address.seq else reading.head()
-        produce = _markdown(reading, head) if chosen == "md" else _jsonl(reading, head)
+        produce = (
+            _markdown(reading, head) if chosen == "md" else _jsonl(reading, head, not output and sys.stdout.isatty())
+        )
         if output:
             write_with(Path(output), produce, force=force)
-            progress("")
             _say(reading.session, output, chosen, head, as_json)
         else:
             with answers() as out:
                 produce(out.raw)
-            if not sys.stdout.isatty():
-                progress("")
     return 0
 
 
-def _jsonl(reading: app.Reading, head: app.Position) -> Callable[[Write], object]:
-    def produce(write: Write) -> object:
-        return reading.export(write, head.seq, lambda seq: progress(f"{seq:,} of {head.seq:,} events"))
+def _jsonl(reading: app.Reading, head: app.Position, to_terminal: bool) -> Callable[[Write], object]:
+    def produce(write: Write) -> None:
+        if to_terminal:
+            reading.export(write, head.seq)
+        else:
+            reading.export(write, head.seq, lambda seq: progress(f"{seq:,} of {head.seq:,} events"))
+            progress("")
 
     return produce
 

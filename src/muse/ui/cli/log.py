@@ -8,6 +8,7 @@ import click
 
 from muse import app
 from muse.event.envelope import Event
+from muse.event.kinds import KINDS
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.output import Answers, answers
 from muse.view.lines import json_line
@@ -36,6 +37,9 @@ def command(
             return False
         return not types or any(fnmatch.fnmatchcase(event.type, pattern) for pattern in types)
 
+    for pattern in types:
+        if not fnmatch.filter(KINDS, pattern):
+            click.echo(f"muse: no type {pattern!r} is known to this version", err=True)
     with answers(colour=not no_color) as out, app.read_session(place.path) as reading:
         require_event(reading, upto)
         printer = _Printer(out, as_json)

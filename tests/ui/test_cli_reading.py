@@ -1,0 +1,489 @@
+"""The commands that read sessions, as a user runs them, on a session that a real run made."""
+
+import base64
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.ui.driving import MUSE, WAITS, World, eventually, shell, stop
+
+WRITES = ["write", {"path": "a.py", "content": "x = 1\ny = 2\n"}]
+EDITS = ["edit", {"path": "a.py", "edits": [{"old": "x = 1", "new": "x = 3"}]}]
+FAILS = "printf 'one\\ntwo\\n'; printf '\\033[2J'; exit 3"
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A machine with one finished session; its tests only read."""
+    world = World(tmp_path_factory.mktemp("past"))
+    model = world.script(
+        {"text": "I write.", "uses": [WRITES, shell(FAILS)]},
+        {"text": "I mend.", "uses": [EDITS]},
+        {"text": "All is well."},
+    )
+    done = world.run("exec", "--yolo", "--json", "-m", model, "Mend the\nfailing test")
+    assert done.code == 0, done
+    (world.root / "during.jsonl").write_text(done.out)
+    yield world
+    world.close()
+
+
+def name(world: World) -> str:
+    return world.files()[0].stem
+
+
+# -- log and replay in a pipe ------------------------------------------------------------------------------------------
+
+
+def test_log_and_replay_print_what_exec_printed_while_it_ran(past: World) -> None:
+    during = (past.root / "during.jsonl").read_text()
+    for command in (("log", "--json"), ("replay", "--json"), ("replay", name(past), "--json")):
+        assert past.run(*command).out == during
+
+
+def test_log_prints_a_row_an_event(past: World) -> None:
+    done = past.run("log", "--type", "tool.*", "--type", "user.prompted", "--type", "files.changed")
+    assert [re.sub(r"[0-9.]+ (ms|s)\b", "TIME", line.split(None, 1)[1]) for line in done.out.splitlines()] == [
+        "main   › prompt   Mend the failing test",
+        "main   … write    a.py  (main/2)",
+        "main   ± files    new a.py (12 B)  by main/2",
+        "main   ✓ write    a.py  TIME  (main/2)",
+        f"main   … shell    {FAILS}  (main/3)",
+        f"main   ✗ shell    {FAILS}  exit 3  TIME  (main/3)",
+        "main   … edit     a.py  (main/5)",
+        "main   ± files    a.py (12 B → 12 B)  by main/5",
+        "main   ✓ edit     a.py  TIME  (main/5)",
+    ]
+
+
+def test_log_up_to_an_event_and_the_last_of_it(past: World) -> None:
+    seqs = [json.loads(line)["seq"] for line in past.run("log", "@5", "-n", "2", "--json").out.splitlines()]
+    assert seqs == [4, 5]
+    assert past.run("log", "-n", "0").out == ""
+
+
+def test_log_of_an_agent_that_is_not_there_is_empty(past: World) -> None:
+    assert past.run("log", ":main.7").out == ""
+
+
+def test_an_event_beyond_the_head_is_a_usage_error(past: World) -> None:
+    for command in ("log", "replay", "show", "export"):
+        done = past.run(command, "@999")
+        assert done.code == 2
+        assert "there is no event 999" in done.err
+
+
+def test_a_reader_that_leaves_is_no_error(past: World) -> None:
+    for command in ("log", "replay", "export", "show"):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(
+            [MUSE, command], env=past.env, cwd=past.work, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+        os.close(write)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_of_another_character_set_gets_every_line(past: World) -> None:
+    done = past.run("log", env={"LANG": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    assert done.code == 0
+    assert len(done.out.splitlines()) == len(past.events())
+    assert "\\u2713" in done.out
+
+
+# -- following ---------------------------------------------------------------------------------------------------------
+
+
+def test_log_follows_a_running_session_and_ends_on_ctrl_c(world: World) -> None:
+    running = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, {"text": "Done."}), "go")
+    eventually((world.work / "begun").exists)
+    follower = world.start("log", "-f", "--json")
+    assert follower.stdout is not None
+    types = []
+    for line in follower.stdout:
+        types.append(json.loads(line)["type"])
+        if types[-1] == "tool.started":
+            (world.work / "go").touch()
+        if types[-1] == "session.closed":
+            break
+    assert types == world.types()
+    assert stop(follower, signal.SIGINT) == 130
+    running.communicate(timeout=60)
+    assert running.returncode == 0
+
+
+# -- show --------------------------------------------------------------------------------------------------------------
+
+
+def seq_of(world: World, type_name: str, at: int = 0) -> int:
+    return [event["seq"] for event in world.events() if event["type"] == type_name][at]
+
+
+def test_show_gives_the_header_the_diff_the_body_and_the_call(past: World) -> None:
+    seq = seq_of(past, "files.changed", 1)
+    event = past.events()[seq - 1]
+    done = past.run("show", f"@{seq}")
+    lines = done.out.splitlines()
+    assert lines[0] == f"#{seq:<5}main   ± files    a.py (12 B → 12 B)  by main/5"
+    for line in (f"  time    {event['time']}", f"  id      {event['id']}", f"  cause   #{event['cause']}"):
+        assert line in lines
+    at = lines.index("  -x = 1")
+    assert lines[at - 1 : at + 3] == ["  @@ -1,2 +1,2 @@", "  -x = 1", "  +x = 3", "   y = 2"]
+
+
+def test_show_puts_intent_and_result_of_a_call_together(past: World) -> None:
+    out = past.run("show", f"@{seq_of(past, 'tool.finished', 1)}").out
+    assert "… shell" in out
+    assert "    $ printf 'one" in out
+    assert "allowed by mode yolo" in out
+
+
+def test_show_json_is_the_line_of_the_log_with_its_hash(past: World) -> None:
+    shown = json.loads(past.run("show", "@4", "--json").out)
+    hash_ = shown.pop("hash")
+    assert shown == past.events()[3]
+    exported = [json.loads(line) for line in past.run("export").out.splitlines()]
+    assert hash_ == next(line["hash"] for line in exported if '"seq":4,' in line.get("header", ""))
+
+
+def test_show_gives_a_blob_out_byte_for_byte(past: World, tmp_path: Path) -> None:
+    seq = seq_of(past, "files.changed", 1)
+    assert past.run("show", f"@{seq}", "--blob", "before").out == "x = 1\ny = 2\n"
+    file = tmp_path / "after"
+    assert past.run("show", f"@{seq}", "--blob", "changes.0.after", "-o", str(file)).code == 0
+    assert file.read_bytes() == b"x = 3\ny = 2\n"
+    again = past.run("show", f"@{seq}", "--blob", "changes.0.after", "-o", str(file))
+    assert again.code == 2
+    assert "--force" in again.err
+
+
+def test_show_of_a_blob_that_is_not_there_names_those_that_are(past: World) -> None:
+    done = past.run("show", f"@{seq_of(past, 'files.changed', 1)}", "--blob", "nothing")
+    assert done.code == 2
+    assert "changes.0.before, changes.0.after" in done.err
+
+
+# -- stepping ----------------------------------------------------------------------------------------------------------
+
+
+def plain(text: str) -> str:
+    """What was shown, each line that was overwritten on a line of its own."""
+    return re.sub(r"\x1b\[[0-9;]*[mK]", "", text.replace("\r\x1b[K", "\n")).replace("\r", "")
+
+
+def test_replay_steps_forwards_and_backwards_on_a_terminal(past: World) -> None:
+    on = past.terminal("replay")
+    before = termios.tcgetattr(on.slave)
+    assert "▶ opened" in plain(on.expect("[1/"))
+    on.send("\r")
+    assert "    Mend the\n    failing test\n" in plain(on.expect("[2/"))
+    on.send(" n")
+    on.expect("[3/")
+    assert "… model" in plain(on.expect("[4/"))
+    on.send("b")
+    assert "+ agent" in plain(on.expect("[3/"))
+    on.send("q")
+    code, _ = on.end()
+    assert code == 0
+    assert termios.tcgetattr(on.slave) == before
+
+
+def test_replay_goes_to_an_event_and_searches(past: World) -> None:
+    seq = seq_of(past, "files.changed", 1)
+    on = past.terminal("replay", "@3")
+    on.expect("[3/")
+    on.send(f"{seq}\r")
+    shown = plain(on.expect(f"[{seq}/"))
+    while "+x = 3" not in shown:
+        shown += plain(on.expect(f"[{seq}/"))
+    on.send("g")
+    on.expect("▶ opened")
+    on.send("/ALL IS WELL\r")
+    assert "“All is well.”" in plain(on.expect("well.”"))
+    on.send("999\r")
+    on.expect("there is no event 999")
+    on.send("q")
+    assert on.end()[0] == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_the_terminal_is_as_it_was_when_replay_is_ended(past: World, number: signal.Signals, code: int) -> None:
+    on = past.terminal("replay")
+    before = termios.tcgetattr(on.slave)
+    on.expect("[1/")
+    eventually(lambda: termios.tcgetattr(on.slave) != before)
+    on.process.send_signal(number)
+    assert on.end()[0] == code
+    assert termios.tcgetattr(on.slave) == before
+
+
+def test_no_step_is_wider_than_the_terminal(past: World) -> None:
+    on = past.terminal("replay", "--no-color")
+    termios.tcsetwinsize(on.slave, (24, 80))
+    on.expect("[1/")
+    last = len(past.events())
+    shown = ""
+    for at in range(2, last + 1):
+        on.send("n")
+        shown += on.expect(f"[{at}/{last}]")
+    on.send("q")
+    on.end()
+    lines = plain(shown).split("\n")
+    assert len(lines) > last
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_plain_prints_all_at_once_on_a_terminal_too(past: World) -> None:
+    on = past.terminal("replay", "--plain")
+    code, shown = on.end()
+    assert code == 0
+    assert len(plain(shown).splitlines()) == len(past.events())
+
+
+def test_colour_is_left_out_where_it_is_not_wanted(past: World) -> None:
+    assert "\x1b[" in past.terminal("log").end()[1]
+    assert "\x1b[" not in past.terminal("log", "--no-color").end()[1]
+    past.env["NO_COLOR"] = "1"
+    try:
+        assert "\x1b[" not in past.terminal("log").end()[1]
+    finally:
+        del past.env["NO_COLOR"]
+
+
+# -- ls ----------------------------------------------------------------------------------------------------------------
+
+
+def test_ls_tells_how_sessions_stand(world: World) -> None:
+    assert world.run("ls").out == ""
+    assert world.run("exec", "-m", world.script({"text": "x"}), "first task").code == 0
+    running = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, {"text": "Done."}), "second")
+    eventually((world.work / "begun").exists)
+    entries = [json.loads(line) for line in world.run("ls", "--json").out.splitlines()]
+    assert [(one["state"], one["prompt"], one["pid"]) for one in entries] == [
+        ("running", "second", running.pid),
+        ("closed", "first task", 0),
+    ]
+    running.kill()
+    running.communicate()
+    lines = world.run("ls").out.splitlines()
+    assert ["stopped (resume)" in line for line in lines] == [True, False]
+    assert "done" in lines[1]
+    assert world.run("ls", "-n", "1").err == "and 1 older session: muse ls -n 0\n"
+    (world.work / "go").touch()
+    assert world.run("resume").code == 0
+    assert "done" in world.run("ls").out.splitlines()[0]
+
+
+def test_ls_shows_what_waits_for_a_person(world: World) -> None:
+    model = world.script({"uses": [shell("rm -r build")]}, {"text": "Done."})
+    world.start("exec", "-m", model, "clean")
+    entry = eventually(lambda: next((one for one in listed(world) if one["state"] == "waiting"), None))
+    asked = next(event for event in world.events() if event["type"] == "approval.requested")
+    assert entry["approvals"] == [asked["seq"]]
+    assert f"waiting for approval @{asked['seq']}" in world.run("ls").out
+
+
+def listed(world: World) -> list[dict[str, object]]:
+    return [json.loads(line) for line in world.run("ls", "--json").out.splitlines()]
+
+
+def test_ls_gives_the_same_without_its_cache(past: World) -> None:
+    first = past.run("ls", "--json").out
+    cache = past.home / "cache" / "catalog.json"
+    assert "Mend" not in cache.read_text()
+    cache.unlink()
+    assert past.run("ls", "--json").out == first
+    for junk in ("", "{}", '{"version":1,"totals":{"x":3}}', "\0"):
+        cache.write_text(junk)
+        assert past.run("ls", "--json").out == first
+
+
+def test_a_cache_of_another_log_under_the_same_name_is_not_believed(world: World) -> None:
+    assert world.run("exec", "-m", world.script({"text": "x"}), "one").code == 0
+    assert world.run("exec", "-m", world.script({"uses": [["read", {"path": "no"}]]}, {"text": "y"}), "two").code == 0
+    world.run("ls")
+    older, newer = world.files()
+    right = listed(world)[0]
+    older.write_bytes(newer.read_bytes())
+    found = listed(world)[1]
+    assert {key: found[key] for key in ("events", "output", "prompt")} == {
+        key: right[key] for key in ("events", "output", "prompt")
+    }
+
+
+def test_damaged_and_foreign_files_are_listed_and_break_nothing(world: World) -> None:
+    assert world.run("exec", "-m", world.script({"text": "x"}), "good").code == 0
+    folder = world.files()[0].parent
+    (folder / "20990101-000000-aaaaaaaa.muse").write_bytes(b"no log at all, " * 100)
+    (folder / "20990101-000000-bbbbbbbb.muse").write_bytes(b"")
+    foreign = sqlite3.connect(folder / "20990101-000000-cccccccc.muse")
+    foreign.execute("CREATE TABLE x (y)")
+    foreign.commit()
+    foreign.close()
+    data = bytearray(world.files()[0].read_bytes())
+    data[4096:8192] = b"\xff" * 4096
+    (folder / "20990101-000000-dddddddd.muse").write_bytes(data)
+    done = world.run("ls")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert ["damaged" in line for line in lines] == [True, True, True, True, False]
+    assert "good" in lines[-1]
+
+
+# -- export and verify -------------------------------------------------------------------------------------------------
+
+
+def test_an_export_verifies_with_us_and_with_the_independent_verifier(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl"
+    done = past.run("export", "-o", str(file))
+    assert done.code == 0
+    head = past.run("verify", "--head").out.strip()
+    assert head in done.err
+    ours = past.run("verify", str(file), "--head", head, "--json")
+    assert ours.code == 0
+    verdict = json.loads(ours.out)
+    assert verdict["head"] == {"seq": len(past.events()), "hash": head.partition(":")[2]}
+    assert {row["state"] for row in verdict["rows"]} == {"proven"}
+    tool = Path(__file__).parents[2] / "tools" / "verify_export.py"
+    theirs = subprocess.run([sys.executable, str(tool), str(file)], capture_output=True, text=True, check=False)
+    assert theirs.returncode == 0, theirs.stderr
+    assert head in theirs.stdout
+
+
+def test_every_event_and_blob_is_in_the_export(past: World) -> None:
+    lines = [json.loads(line) for line in past.run("export").out.splitlines()]
+    events = [line for line in lines if "header" in line]
+    assert [json.loads(line["header"])["type"] for line in events] == past.types()
+    for line, event in zip(events, past.events(), strict=True):
+        assert json.loads(line["body"]) == event["body"]
+    contents = {base64.b64decode(line["data"]) for line in lines if "data" in line}
+    assert {b"x = 1\ny = 2\n", b"x = 3\ny = 2\n"} <= contents
+
+
+def test_an_export_up_to_an_event_verifies_too(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "part.jsonl"
+    assert past.run("export", "@6", "-o", str(file)).code == 0
+    assert past.run("verify", str(file)).code == 0
+    head = past.run("verify", "--head").out.strip()
+    cut = past.run("verify", str(file), "--head", head)
+    assert cut.code == 8
+    assert "incomplete" in cut.out
+
+
+def test_a_changed_export_is_found_at_its_event(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "changed.jsonl"
+    text = past.run("export").out
+    assert text.count("failing test") == 1
+    file.write_text(text.replace("failing test", "passing test"))
+    done = past.run("verify", str(file), "--json")
+    assert (done.code, json.loads(done.out)["first_bad"]) == (6, 2)
+    assert "the first bad event is #2" in past.run("verify", str(file)).out
+
+
+def test_verify_says_what_is_not_proven(past: World) -> None:
+    done = past.run("verify")
+    assert done.code == 0
+    assert [line for line in done.out.splitlines() if "not proven" in line and "no head from elsewhere" in line]
+    kept = past.run("verify", "--head").out.strip()
+    assert "not proven" not in past.run("verify", "--head", kept).out
+
+
+def test_verify_names_the_first_bad_event_of_a_damaged_log(past: World, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.muse"
+    data = past.files()[0].read_bytes()
+    assert data.count(b'"text":"Mend the\\nfailing test"') == 1
+    copy.write_bytes(data.replace(b'"text":"Mend the\\nfailing test"', b'"text":"Mend the\\npassing test"'))
+    done = past.run("verify", str(copy))
+    assert done.code == 6
+    assert "the first bad event is #2" in done.out
+    assert past.run("verify").code == 0
+
+
+def test_verify_refuses_a_head_that_is_none(past: World) -> None:
+    done = past.run("verify", name(past), "--head", "5:xyz")
+    assert done.code == 2
+    assert "SEQ:HASH" in done.err
+
+
+def test_the_document_for_a_reader_tells_the_session(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "session.md"
+    assert past.run("export", "-o", str(file)).code == 0
+    text = file.read_text()
+    parts = ["Mend the\nfailing test", "I write.", "+x = 1", FAILS, "exit code 3", "one\ntwo\n\\x1b[2J",
+             "-x = 1\n+x = 3", "All is well.", "## How it ended", "- done",
+             past.run("verify", "--head").out.strip()]  # fmt: skip
+    at = -1
+    for part in parts:
+        assert text.find(part, at + 1) > at, part
+        at = text.find(part, at + 1)
+    assert past.run("export", "--format", "md").out == text
+
+
+def test_an_export_never_overwrites_by_accident(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "there.jsonl"
+    file.write_text("mine")
+    done = past.run("export", "-o", str(file))
+    assert done.code == 2
+    assert file.read_text() == "mine"
+    assert past.run("export", "-o", str(file), "--force").code == 0
+    assert file.read_text().startswith('{"muse_export"')
+    assert [path.name for path in tmp_path.iterdir()] == ["there.jsonl"]
+    assert past.run("export", "-o", str(tmp_path / "no" / "x.jsonl")).code == 2
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["log", "replay", "show", "export", "verify"])
+def test_an_unknown_session_is_a_usage_error_with_a_hint(past: World, command: str) -> None:
+    done = past.run(command, "nosuchsession")
+    assert (done.code, done.out) == (2, "")
+    assert "muse ls" in done.err
+
+
+@pytest.mark.parametrize("command", ["log", "replay", "show", "export", "verify"])
+def test_a_file_that_is_no_log_is_said_to_be_none(past: World, command: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.muse"
+    file.write_bytes(b"hello, I am no log\n" * 300)
+    done = past.run(command, str(file))
+    assert (done.code, done.out) == (6, "")
+    assert "not a muse log" in done.err
+
+
+def test_a_log_of_a_newer_version_is_said_to_be_one(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "newer.muse"
+    data = bytearray(past.files()[0].read_bytes())
+    data[60:64] = (9).to_bytes(4, "big")  # the user_version of SQLite's file header
+    file.write_bytes(data)
+    done = past.run("log", str(file))
+    assert done.code == 6
+    assert "newer muse" in done.err
+
+
+def test_reading_changes_nothing_in_a_folder_that_cannot_be_written(past: World, tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    file = folder / "old.muse"
+    file.write_bytes(past.files()[0].read_bytes())
+    file.chmod(0o400)
+    folder.chmod(0o500)
+    try:
+        done = past.run("log", str(file), "--json")
+    finally:
+        folder.chmod(0o700)
+    assert done.out == (past.root / "during.jsonl").read_text()
+
+
+def test_help_texts_name_the_address(past: World) -> None:
+    for command in ("log", "replay", "show", "export", "verify"):
+        done = past.run(command, "--help")
+        assert done.code == 0
+        assert "ADDRESS" in done.out
