@@ -86,8 +86,7 @@ class EditTool(ReplacingTool):
         edits = [
             msgspec.structs.replace(one, old=restored(one.old, before), new=restored(one.new, before)) for one in edits
         ]
-        after, lines = apply_edits(before, edits)
-        count = len(lines)
+        after, count, lines = apply_edits(before, edits)
         shown = ", ".join(str(line) for line in lines[:LINES_NAMED_MAX]) + (", …" if count > LINES_NAMED_MAX else "")
         return Planned(
             after,
@@ -145,11 +144,11 @@ def _text(item: Mapping[str, object], names: tuple[str, ...], label: str) -> str
     return value
 
 
-def apply_edits(before: bytes, edits: list[Edit]) -> tuple[bytes, list[int]]:
-    """New content, and the line of each replacement at the time it was made. Raises Refusal."""
+def apply_edits(before: bytes, edits: list[Edit]) -> tuple[bytes, int, list[int]]:
+    """New content, how many replacements were made, and the lines of the first ones of each edit. Raises Refusal."""
     original = text = before.decode("utf-8", "surrogateescape")
     has_crlf = "\r\n" in text and _BARE_LINE_END.search(text) is None
-    lines: list[int] = []
+    total, lines = 0, []
     for edit in edits:
         old, new = edit.old, edit.new
         if has_crlf:
@@ -157,22 +156,25 @@ def apply_edits(before: bytes, edits: list[Edit]) -> tuple[bytes, list[int]]:
         at = _places(text, old, overlapping=not edit.replace_all)
         if not at:
             raise Refusal(edit.label + _not_found(text, original, old))
+        count = text.count(old)
         if len(at) > 1 and not edit.replace_all:
             raise Refusal(
-                f"{edit.label}old text occurs {len(at)} times, at lines {_named(text, at)}: "
+                f"{edit.label}old text occurs {max(count, len(at))} times, at lines {_named(text, at)}: "
                 "add lines around it until it is unique, or set replace_all"
             )
-        if len(text) + len(at) * (len(new) - len(old)) > files.FILE_BYTES_MAX:
+        if len(text) + count * (len(new) - len(old)) > files.FILE_BYTES_MAX:
             raise Refusal(f"{edit.label}the file would be larger than {files.FILE_BYTES_MAX} bytes")
-        lines.extend(_line_numbers(text, at))
+        total += count
+        lines += _line_numbers(text, at[:LINES_NAMED_MAX])
         text = text.replace(old, new)
-    return text.encode("utf-8", "surrogateescape"), lines
+    return text.encode("utf-8", "surrogateescape"), total, lines
 
 
 def _places(text: str, old: str, *, overlapping: bool) -> list[int]:
+    """Where the text begins, for one place more than are named."""
     found: list[int] = []
     at = text.find(old)
-    while at >= 0:
+    while at >= 0 and len(found) <= LINES_NAMED_MAX:
         found.append(at)
         at = text.find(old, at + (1 if overlapping else len(old)))
     return found
