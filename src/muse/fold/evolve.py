@@ -87,6 +87,8 @@ def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
         state.mode = now.mode
     if before is None or before.permissions != now.permissions:
         state.allow, state.ask, state.deny = now.permissions.allow, now.permissions.ask, now.permissions.deny
+    # How long an approval waits is a matter of who sits there now: the limit is set anew under this opening's settings.
+    state.timers = {key: timer for key, timer in state.timers.items() if not key.startswith("approval:")}
     for agent in state.agents.values():
         _reopened(state, agent, event.seq, body.settings.model_calls_max)
         agent.tools = tuple(spec for spec in body.tools if spec.name in {tool.name for tool in agent.tools})

@@ -22,7 +22,7 @@ from muse.config import Loaded
 from muse.errors import Busy, MuseError
 from muse.event.content import Settings
 from muse.event.envelope import Event
-from muse.event.kinds import CancelRequested, UserPrompted
+from muse.event.kinds import CancelRequested, PolicyChanged, UserPrompted
 from muse.ui.cli.asking import CLIENT, Asking
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
@@ -81,6 +81,8 @@ class Drive:
             app.discard_empty(job.log)
             raise
         self._asking.owned = self.owned
+        if self.owned.running.state.mode != job.settings.mode:  # changed by a person since, and now asked for otherwise
+            self.owned.submit(PolicyChanged(mode=job.settings.mode, origin=app.origin(CLIENT)))
 
     def listen(self, heard: Callable[[Event], None]) -> None:
         """Also tell `heard` of every event."""
