@@ -376,6 +376,13 @@ async def test_a_file_that_vanished_or_became_a_folder_after_a_crash_is_a_confli
     assert (await write.reconcile(call, observed)).verdict == "unknown"
 
 
+async def test_without_a_record_of_the_file_nothing_is_written(write: Harness, root: Path) -> None:
+    call = write.call(path="a", content="new")
+    assert (await write.run(call, Observed())).status == "error"
+    assert (await write.reconcile(call, Observed())).verdict == "not_done"
+    assert os.listdir(root) == []
+
+
 async def test_a_full_disk_leaves_the_old_file_and_no_litter(write: Harness, root: Path) -> None:
     (root / "a").write_text("old")
     call = write.call(path="a", content="x" * 100_000)

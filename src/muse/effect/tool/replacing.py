@@ -86,8 +86,8 @@ class ReplacingTool(ABC):
         attach: bool,
     ) -> ToolResult:  # fmt: skip
         """Replace the file, or say why not. A replacement that has begun is finished even when cancelled."""
-        if observed.error:
-            return ToolResult(status="error", text=observed.error)
+        if observed.error or not observed.path:
+            return ToolResult(status="error", text=observed.error or "the file was not looked at: repeat the call")
         try:
             return await anyio.to_thread.run_sync(self._replace, call, observed, workspace)
         except Refusal as refusal:
@@ -99,6 +99,8 @@ class ReplacingTool(ABC):
         """By the digest: done, not done, or a conflict. Removes the call's temporary file, if it left one."""
         if observed.error:
             return Verdict(verdict="not_done", evidence="the call could not be done and touched nothing")
+        if not observed.path:
+            return Verdict(verdict="not_done", evidence="without a record of the file the call changes nothing")
         return await anyio.to_thread.run_sync(self._judge, call, observed, workspace)
 
     async def _kept(self, data: bytes, keep: Keep) -> BlobRef | None:
