@@ -144,12 +144,11 @@ def test_thoughts_go_back_with_calls_and_not_with_final_answers() -> None:
 
 def test_reasoning_details_go_back_always_and_replace_the_plain_thought() -> None:
     details = '{"reasoning_details":[{"type":"reasoning.encrypted","data":"x", "n":1.50}]}'
-    blocks = (
-        Block(kind="reasoning", text="hm", raw='{"reasoning":"hm"}'), Block(kind="reasoning", raw=details),
-        Block(kind="text", text="Done"),
-    )  # fmt: skip
-    body = openai.build(request(said("go"), answered(*blocks), said("on"))).decode()
-    assert details[1:-1] in body
+    thoughts = (Block(kind="reasoning", text="hm", raw='{"reasoning":"hm"}'), Block(kind="reasoning", raw=details))
+    done = Block(kind="text", text="Done")
+    made = request(said("go"), answered(*thoughts, use("a")), resulted("a"), answered(*thoughts, done), said("on"))
+    body = openai.build(made).decode()
+    assert body.count(details[1:-1]) == 2
     assert '"reasoning":' not in body
 
 
