@@ -118,6 +118,14 @@ def drop_blob(db: apsw.Connection, row: int) -> None:
     db.execute("DELETE FROM blobs WHERE blob = ?", (row,))
 
 
+def hide_blob(db: apsw.Connection, root: str) -> None:
+    """Take a blob's key and bytes out, inside the caller's transaction; its row stays, for the length and the root.
+    Raises Damaged for an unknown root."""
+    key_of(db, root)
+    db.execute("DELETE FROM chunks WHERE blob = (SELECT blob FROM blobs WHERE root = ?)", (_bytes_of(root),))
+    db.execute("UPDATE blobs SET key = NULL WHERE root = ?", (_bytes_of(root),))
+
+
 def last_row(db: apsw.Connection) -> int:
     """The highest row number in use, 0 if there is none."""
     return number(db, "SELECT coalesce(max(blob), 0) FROM blobs")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from muse.errors import Conflict, Damaged, InvalidEvent
 from muse.event.codec import BlobRef, blob_refs, encode_header, parse, parse_header
-from muse.event.commitment import KEY_BYTES, chain
+from muse.event.commitment import KEY_BYTES, chain, check_disclosed, parse_disclosed
 from muse.log.protocol import Draft, Head, Stored
 
 OPENED: Final = "session.opened"
@@ -117,6 +117,13 @@ def check_link(previous: Head, event: Stored) -> Head:
     if expected != event.hash:
         raise Damaged(f"event {event.seq} does not fit the chain", seq=event.seq)
     return Head(event.seq, event.hash)
+
+
+def check_leaves(seq: int, leaves: bytes, count: int, root: bytes) -> None:
+    """Raises InvalidEvent unless these disclosed leaves may stand for event `seq` with this commitment."""
+    found = check_disclosed(parse_disclosed(leaves))
+    if (found.count, found.root) != (count, root):
+        raise InvalidEvent(f"these leaves are not those of event {seq}")
 
 
 def thinned(seqs: Iterable[int], newest: int) -> list[int]:

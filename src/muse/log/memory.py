@@ -7,9 +7,9 @@ chain, refusals and ownership. Nothing survives the process. This module must no
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from muse.errors import Busy, Conflict, Damaged, Fenced, InvalidEvent, StoreUnavailable
+from muse.errors import Busy, Conflict, Damaged, Fenced, Incomplete, InvalidEvent, StoreUnavailable
 from muse.event.codec import BlobRef
 from muse.event.commitment import KEY_BYTES, commit_blob, genesis
 from muse.log import chain
@@ -19,7 +19,7 @@ from muse.log.protocol import FOLLOW_POLL_SECONDS, PAGE_EVENTS, Appended, Claim,
 
 @dataclass(slots=True)
 class _Blob:
-    key: bytes
+    key: bytes | None
     chunks: list[bytes]
     length: int
     number: int
@@ -262,6 +262,8 @@ class MemoryLog:
         blob = self.place.blobs.get(root)
         if blob is None:
             raise Damaged(f"blob {root} is not in the log")
+        if blob.key is None:
+            raise Incomplete(f"blob {root} was hidden by redaction")
         if commit_blob(blob.chunks, blob.key).root.hex() != root:
             raise Damaged(f"blob {root} is damaged")
         yield from blob.chunks
@@ -295,6 +297,30 @@ class MemoryLog:
             return (max(seqs), self.place.checkpoints[(version, max(seqs))]) if seqs else None
 
     # ------------------------------------------------------------------ upkeep
+
+    def redact(self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int) -> None:
+        """See `Log.redact`."""
+        place = self.place
+        with place.lock:
+            self._require_owner(epoch)
+            hidden_roots = list(roots)
+            for seq, leaves in events.items():
+                if not 0 < seq <= len(place.events):
+                    raise InvalidEvent(f"event {seq} is not in the log")
+                event = place.events[seq - 1]
+                chain.check_leaves(seq, leaves, event.count, event.root)
+            for root in hidden_roots:
+                self.blob_key(root)
+            for seq, leaves in events.items():
+                place.events[seq - 1] = replace(place.events[seq - 1], body=None, key=None, hidden=leaves)
+            for root in hidden_roots:
+                place.blobs[root].key, place.blobs[root].chunks = None, []
+            place.checkpoints.clear()
+
+    def tidy(self) -> bool:
+        """See `Log.tidy`; memory needs none."""
+        self._require_open()
+        return False
 
     def reopen(self) -> None:
         """See `Log.reopen`; memory does not fail, so there is nothing to look up."""

@@ -5,7 +5,7 @@ ids, sequence numbers and epochs; it knows nothing of what an event means, excep
 The conformance suite in `muse.testing.store` is the executable form of this page.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -181,6 +181,21 @@ class Log(Protocol):
 
     def load_checkpoint(self, version: int, before: int | None = None) -> tuple[int, bytes] | None:
         """The newest checkpoint of this version at or below `before` (seq, state), or None."""
+        ...
+
+    def redact(self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int) -> None:
+        """Take content out for good, in one transaction. Owner only.
+
+        `events` gives the disclosed leaves (docs/format.md) that replace the body and key of each seq, `roots` the
+        blobs whose key and bytes go; fold checkpoints, which may hold the text, go too. Raises `InvalidEvent`, with
+        nothing changed, for leaves that do not have the event's root or a seq that is not there; `Damaged` for an
+        unknown blob. When it returns, the bytes are overwritten in the store; copies elsewhere are out of reach.
+        """
+        ...
+
+    def tidy(self) -> bool:
+        """Do upkeep that is due, and say whether there was any: for the owner to call between appends, when nothing
+        waits. It may take some milliseconds; never called, it is done inside an append now and then."""
         ...
 
     def reopen(self) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import apsw
 
-from muse.errors import Conflict, Damaged, Fenced, StoreUnavailable, UsageError
+from muse.errors import Conflict, Damaged, Fenced, InvalidEvent, StoreUnavailable, UsageError
 from muse.event.codec import BlobRef
 from muse.log import blobs, chain, schema
 from muse.log.chain import Row
@@ -351,6 +351,27 @@ class SqliteLog(SqliteReader):
                 self._db.execute("DELETE FROM checkpoints WHERE version = ? AND seq = ?", (version, old))
 
     # ------------------------------------------------------------------ upkeep
+
+    def redact(self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int) -> None:
+        """See `Log.redact`. What was deleted is overwritten (`secure_delete`), in the main file once the write-ahead
+        log is moved there and cut: StoreUnavailable, with the redaction done, if a reader holds that up too long."""
+        self._require_owner(epoch)
+        with self._writing():
+            self._checked_last(epoch)
+            for seq, leaves in events.items():
+                sql = "SELECT leaf_count, root FROM events WHERE seq = ?"
+                found = fetch(self._db, tuple[int, bytes], sql, (seq,))
+                if not found:
+                    raise InvalidEvent(f"event {seq} is not in the log")
+                chain.check_leaves(seq, leaves, *found[0])
+                self._db.execute("UPDATE events SET body = NULL, key = NULL WHERE seq = ?", (seq,))
+                self._db.execute("INSERT OR REPLACE INTO hidden VALUES (?, ?)", (seq, leaves))
+            for root in roots:
+                blobs.hide_blob(self._db, root)
+            self._db.execute("DELETE FROM checkpoints")
+        with self._reading():
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._wal_pages = 0
 
     def tidy(self, pages: int = TIDY_PAGES) -> bool:
         """Move the write-ahead log into the main file if it holds at least `pages` pages; whether that was tried.
