@@ -18,6 +18,7 @@ from muse.event.kinds import (
     ToolFinished,
     ToolStarted,
 )
+from muse.view.amounts import plural
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,15 +102,13 @@ def recovery_line(facts: Facts) -> str:
     """The line that the demo is about."""
     found, counter = facts.recovered, facts.counter
     seqs = ", ".join(f"#{seq}" for seq in found.attached) or "nothing"
-    return (
-        f"re-attached to {seqs}; {len(found.finished)} finished steps, {found.again} run again; {counter_line(counter)}"
-    )
+    steps = f"{plural(len(found.finished), 'finished step')}, {found.again} run again"
+    return f"re-attached to {seqs}; {steps}; {counter_line(counter)}"
 
 
 def counter_line(counter: Counter) -> str:
     """Starts and ends, as counted."""
-    starts = f"{counter.starts} start{'' if counter.starts == 1 else 's'}"
-    return f"counter.txt: {starts}, {counter.ends} end{'' if counter.ends == 1 else 's'}"
+    return f"counter.txt: {plural(counter.starts, 'start')}, {plural(counter.ends, 'end')}"
 
 
 def broken(facts: Facts) -> list[str]:
@@ -125,11 +124,11 @@ def broken_recovery(facts: Facts) -> list[str]:
         "the host was not killed": facts.killed,
         f"the log tells of {found.crashes} crashes, not of 1": found.crashes == 1,
         "counter.txt did not go on while no host ran": facts.grown > 0,
-        f"{len(lost)} steps that were seen to finish are not in the log": not lost,
+        f"{plural(len(lost), 'step')} seen to finish, but not in the log": not lost,
         "no step had finished before the kill": bool(found.finished),
-        f"{found.again} finished steps were run again": found.again == 0,
+        f"{plural(found.again, 'finished step')} ran again": found.again == 0,
         f"the slow command #{facts.slow} was not what was re-attached": found.attached == (facts.slow,),
-        f"nobody knows how {len(found.unknown)} steps ended": not found.unknown,
+        f"how {plural(len(found.unknown), 'step')} ended is not known": not found.unknown,
         f"the slow command started {counter.starts} times, not once": counter.starts == 1,
         f"the slow command ended {counter.ends} times, not once": counter.ends == 1,
     }

@@ -153,8 +153,8 @@ def end_all(folder: Path, host: Host | None) -> None:
     deadline = time.monotonic() + END_SECONDS_MAX
     while (left := _processes_of(folder)) and time.monotonic() < deadline:
         for pid in left:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):  # the slow command leads a group, with its sleep in it
+                os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
 
 
