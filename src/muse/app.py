@@ -30,6 +30,7 @@ from muse.log.protocol import Log as Log
 from muse.runtime import host, reading
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Equipment
+from muse.runtime.outputs import read_output
 from muse.runtime.reading import Position as Position
 from muse.runtime.reading import Reading as Reading
 from muse.runtime.seal import seal
@@ -121,9 +122,9 @@ def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
     return SqliteLog.open(path, commands=COMMANDS, read_only=read_only, check=check)
 
 
-def read_session(path: Path, *, check: bool = True) -> Reading:
-    """A session open for reading only. With `check` the chain of stored roots is followed first."""
-    return Reading(open_log(path, check=check))
+def read_session(path: Path) -> Reading:
+    """A session open for reading only, its chain of stored roots followed; what is before damage stays readable."""
+    return Reading.open(lambda check: open_log(path, check=check))
 
 
 def verify_file(
@@ -405,7 +406,15 @@ class Owned:
 
         def specs(epoch: int) -> tuple[ToolSpec, ...]:
             runners.append(Runner(run_folder(log.session), epoch))
-            found.update(builtin_tools(runners[0], extra_names=config.shell_environment))
+            environment = os.environ | {"MUSE_SESSION": log.session}
+            found.update(
+                builtin_tools(
+                    runners[0],
+                    read_output=self._read_output,
+                    environment=environment,
+                    extra_names=(*config.shell_environment, "MUSE_SESSION"),
+                )
+            )
             return tuple(tool.spec for tool in found.values())
 
         ownership = claim(log, settings, str(workspace), specs, name=name, fresh=fresh)
@@ -425,6 +434,16 @@ class Owned:
         self.running = Running(
             log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal
         )
+
+    async def _read_output(self, call: str, offset: int, limit: int) -> bytes | None:
+        def read() -> bytes | None:
+            log = open_log(path_of(self._log), check=False)
+            try:
+                return read_output(log, call, offset, limit)
+            finally:
+                log.close()
+
+        return await anyio.to_thread.run_sync(read)
 
     def _blob_log(self) -> Log:
         if self._blobs is None:

@@ -11,7 +11,7 @@ import msgspec
 from muse.decide.context import Builder, Rules
 from muse.effect.model import scripted
 from muse.effect.model.scripted import ScriptedModel, Step
-from muse.effect.protocol import ToolCall, ToolResult, Verdict, Workspace
+from muse.effect.protocol import Tool, ToolCall, ToolResult, Verdict, Workspace
 from muse.event.content import Observed, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
@@ -93,12 +93,13 @@ class Rig:
         finally:
             log.close()
 
-    def open(self, wrap: Callable[[Log], Log] = lambda log: log) -> Running:
+    def open(self, wrap: Callable[[Log], Log] = lambda log: log, tools: Mapping[str, Tool] | None = None) -> Running:
+        has = tools or {"tally": self.tally}
         log = wrap(self.handle())
-        ownership = claim(log, SETTINGS, str(self.folder), lambda epoch: (self.tally.spec,))
+        ownership = claim(log, SETTINGS, str(self.folder), lambda epoch: tuple(tool.spec for tool in has.values()))
         equipment = Equipment(
             model=self.model,
-            tools={"tally": self.tally},
+            tools=has,
             workspace=Workspace(self.folder),
             log=log,
             blobs=self.handle,

@@ -7,7 +7,8 @@ real one, so that what was judged is what is touched.
 import posixpath
 from collections.abc import Mapping
 
-PATH_ARGUMENTS = ("path", "file_path", "file", "filename")
+PATH_ARGUMENTS = ("path", "file_path")
+"""The spellings that file tools take; they refuse a call that gives both."""
 
 
 def named_path(args: Mapping[str, object], workspace: str) -> tuple[str, bool]:

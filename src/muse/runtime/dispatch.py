@@ -17,6 +17,7 @@ import msgspec
 
 from muse.decide import approval
 from muse.decide.due import Due
+from muse.decide.paths import named_path
 from muse.effect.protocol import Model, ModelAnswer, Tool, ToolCall, ToolResult, Verdict, Workspace
 from muse.errors import Fenced
 from muse.event.content import BlobRef, Observed
@@ -118,8 +119,11 @@ class Dispatch:
 
     async def _observe(self, agent: str, body: ToolStarted) -> None:
         call = self._call(body.call, body.attempt, body.tool, _text(body.args))
+        tool = self._has.tools[body.tool]
         try:
-            seen = await self._has.tools[body.tool].observe(call, self._has.workspace, self._keep)
+            seen = await tool.observe(call, self._has.workspace, self._keep)
+            if elsewhere := _elsewhere(tool.paths(self._has.workspace, call.args), call, self._has.workspace):
+                seen = Observed(folder=seen.folder, error=elsewhere)
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
@@ -329,6 +333,15 @@ UNKNOWN_TEXT = (
 )
 
 CHUNK_BYTES = 64 * 1024
+
+
+def _elsewhere(paths: tuple[str, ...], call: ToolCall, workspace: Workspace) -> str:
+    """Why a file tool may not run: its path leads to another than the one that the rules judged. "" if it does not."""
+    if not paths:
+        return ""
+    judged, _ = named_path(call.args, str(workspace.root))
+    other = next((path for path in paths if path != judged), "")
+    return f"{judged} leads to {other}, and rules judge paths as they are written: give {other}" if other else ""
 
 
 def _keep_file(log: Log, path: Path) -> BlobRef:

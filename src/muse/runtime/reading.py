@@ -28,19 +28,36 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Reading:
-    """One log, read only. Close it, or use it as a context."""
+    """One log, read only. Close it, or use it as a context.
 
-    def __init__(self, log: Log) -> None:
+    With `damage` (what opening found) the events before it can be read; every access beyond raises it.
+    """
+
+    def __init__(self, log: Log, damage: Damaged | None = None) -> None:
         self._log = log
+        self._damage = damage
         self.session = log.session
+
+    @classmethod
+    def open(cls, open_log: Callable[[bool], Log]) -> Self:
+        """Open with the chain checked; `open_log(check)` opens. Where the check names a bad event, what is before it
+        stays readable. Raises what opening raises when nothing is."""
+        try:
+            return cls(open_log(True))
+        except Damaged as error:
+            if error.seq <= 1:
+                raise
+            error.hint = error.hint or VERIFY_HINT
+            return cls(open_log(False), error)
 
     def events(self, after: int = 0, before: int | None = None) -> Iterator[Event]:
         """Decoded events with after < seq < before. Raises `Damaged` naming the first that cannot be read."""
-        for stored in self._log.read(after=after, before=before):
+        for stored in self._read(after, before):
             yield _decoded(stored)
 
     def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Event]:
         """As `events`, then waits for more until `stopped()`."""
+        self._require_whole()
         for stored in self._log.follow(after, stopped):
             yield _decoded(stored)
 
@@ -50,7 +67,7 @@ class Reading:
 
     def stored(self, seq: int) -> Stored | None:
         """One event as it is stored: exact bytes, commitment and chain value."""
-        return next(self._log.read(after=seq - 1, before=seq + 1), None)
+        return next(self._read(seq - 1, seq + 1), None)
 
     def head(self) -> Position:
         """The last event's place."""
@@ -80,7 +97,22 @@ class Reading:
         """Write the export format of docs/format.md, to event `upto` (0: all). Returns the number of events."""
         from muse.log.export import write_export
 
+        if upto == 0 or (self._damage is not None and upto >= self._damage.seq):
+            self._require_whole()
         return write_export(self._log, write, upto=upto, progress=progress)
+
+    def _read(self, after: int, before: int | None) -> Iterator[Stored]:
+        """Events up to the damage, which is raised where the reading comes to it."""
+        bad = self._damage.seq if self._damage is not None else None
+        if bad is None or (before is not None and before <= bad):
+            yield from self._log.read(after=after, before=before)
+            return
+        yield from self._log.read(after=after, before=bad)
+        self._require_whole()
+
+    def _require_whole(self) -> None:
+        if self._damage is not None:
+            raise self._damage
 
     def close(self) -> None:
         """Close the log. Harmless when called twice."""

@@ -143,6 +143,7 @@ class ShellTool:
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
         """What the runner's files say of the call."""
         try:
+            await self._runner.supervisor()  # from here on no start of an earlier owner is under way
             attempt = self._runner.inspect(call.call, call.attempt)
         except RunnerError as error:
             evidence = str(error)
