@@ -10,8 +10,10 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.ui.driving import MUSE, WAITS, World, eventually, shell, stop
 
@@ -90,6 +92,12 @@ def test_a_reader_that_leaves_is_no_error(past: World) -> None:
         )
         os.close(write)
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_json_is_utf_8_in_every_locale(past: World) -> None:
+    odd = {"PYTHONIOENCODING": "ascii"}
+    assert past.run("ls", "--json", env=odd).out == past.run("ls", "--json").out
+    assert past.run("log", "--json", env=odd).out == (past.root / "during.jsonl").read_text()
 
 
 def test_a_terminal_of_another_character_set_gets_every_line(past: World) -> None:
@@ -456,6 +464,42 @@ def test_a_file_that_is_no_log_is_said_to_be_none(past: World, command: str, tmp
     done = past.run(command, str(file))
     assert (done.code, done.out) == (6, "")
     assert "not a muse log" in done.err
+
+
+@pytest.fixture
+def broken(past: World, tmp_path: Path) -> Path:
+    """A copy whose chain breaks at event 5."""
+    file = tmp_path / "broken.muse"
+    file.write_bytes(past.files()[0].read_bytes())
+    with closing(apsw.Connection(str(file))) as db:
+        db.execute("UPDATE events SET hash = zeroblob(32) WHERE seq = 5")
+    return file
+
+
+@pytest.mark.parametrize("command", ["log", "replay"])
+def test_what_is_before_damage_is_shown_and_then_the_damage(past: World, broken: Path, command: str) -> None:
+    done = past.run(command, str(broken), "--json")
+    assert (done.code, done.out.splitlines()) == (6, past.run(command, "--json").out.splitlines()[:4])
+    assert "event 5" in done.err
+    assert "muse verify" in done.err
+
+
+def test_an_event_before_damage_can_be_shown_and_one_behind_it_cannot(past: World, broken: Path) -> None:
+    assert past.run("show", f"{broken}@3").out == past.run("show", "@3").out
+    assert past.run("show", f"{broken}@6").code == 6
+    assert past.run("export", str(broken), "-o", str(broken.parent / "x.jsonl")).code == 6
+    assert not (broken.parent / "x.jsonl").exists()
+
+
+def test_stepping_ends_at_the_damage_and_says_so(past: World, broken: Path) -> None:
+    on = past.terminal("replay", str(broken))
+    on.expect("[1/4]")
+    on.send("G")
+    on.expect("[4/4]")
+    on.send("n")
+    on.expect("event 5 does not fit the chain")
+    on.send("q")
+    assert on.end()[0] == 6
 
 
 def test_a_log_of_a_newer_version_is_said_to_be_one(past: World, tmp_path: Path) -> None:

@@ -74,6 +74,6 @@ class _Printer:
     def show(self, event: Event) -> None:
         """One line."""
         if self._as_json:
-            self._out.line(json_line(event))
+            self._out.json(json_line(event))
         else:
             self._out.line(row_text(row(event, self._context), width=self._out.width, colour=self._out.colour))

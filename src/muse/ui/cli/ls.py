@@ -32,7 +32,7 @@ def command(last: int, as_json: bool, no_color: bool) -> int:
     with answers(colour=not no_color) as out:
         if as_json:
             for entry in entries:
-                out.line(msgspec.json.encode(entry, order="sorted").decode())
+                out.json(msgspec.json.encode(entry, order="sorted").decode())
         else:
             now = datetime.now(UTC)
             _table([_cells(entry, now) for entry in entries], [entry.state for entry in entries], out)

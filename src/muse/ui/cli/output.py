@@ -26,9 +26,12 @@ class Answers:
         """Several lines."""
         sys.stdout.write("".join(f"{text}\n" for text in texts))
 
+    def json(self, text: str) -> None:
+        """A line of JSON: UTF-8 whatever the locale (RFC 8259 §8.1)."""
+        self.raw(f"{text}\n".encode())
+
     def raw(self, data: bytes) -> None:
-        """Bytes as they are."""
-        sys.stdout.flush()
+        """Bytes as they are. Not to be mixed with `line` but after a `flush`."""
         sys.stdout.buffer.write(data)
 
     def flush(self) -> None:

@@ -37,5 +37,8 @@ def _all(place: Place, as_json: bool, no_color: bool) -> int:
         for event, row in rows(reading.events(before=upto + 1 if upto else None)):
             if lane and event.agent != lane:
                 continue
-            out.line(json_line(event) if as_json else row_text(row, width=out.width, colour=out.colour))
+            if as_json:
+                out.json(json_line(event))
+            else:
+                out.line(row_text(row, width=out.width, colour=out.colour))
     return 0

@@ -1,13 +1,14 @@
 """`muse show`: one event in full, and what belongs to it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import msgspec
 
 from muse import app
-from muse.errors import UsageError
+from muse.errors import Damaged, UsageError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.ui.cli.address import require_event, resolve
@@ -44,7 +45,7 @@ def command(address: str, blob: str, output: str, force: bool, as_json: bool, no
         if blob:
             _give_blob(reading, _chosen(event, blob), output, force, out)
         elif as_json:
-            out.line(_json(reading, event))
+            out.json(_json(reading, event))
         else:
             _print(reading, event, out)
     return 0
@@ -144,10 +145,11 @@ def _family(reading: app.Reading, event: Event) -> tuple[Context, list[Event]]:
     """What is known up to the end of the event's call, and the events of that call."""
     context, family = Context(), []
     call = getattr(event.body, "call", "")
-    for one in reading.events():
-        learn(context, one)
-        if call and (getattr(one.body, "call", "") == call or call in getattr(one.body, "calls", ())):
-            family.append(one)
+    with suppress(Damaged):  # the event itself was read; what comes after damage cannot be told
+        for one in reading.events():
+            learn(context, one)
+            if call and (getattr(one.body, "call", "") == call or call in getattr(one.body, "calls", ())):
+                family.append(one)
     return context, family
 
 

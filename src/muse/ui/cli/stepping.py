@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from muse import app
+from muse.errors import Damaged
 from muse.event.envelope import Event
 from muse.ui.cli.address import Place, require_event
 from muse.ui.cli.output import Answers, answers
@@ -33,11 +34,15 @@ def step_through(place: Place, *, colour: bool) -> int:
         require_event(reading, place.address.seq)
         steps = _Steps(reading, place.address.agent, out)
         if not steps.seqs:
+            if steps.damage is not None:
+                raise steps.damage
             out.line("no events")
             return 0
         steps.to(place.address.seq or 1)
         with keys() as key:
             _run(steps, key)
+        if steps.damage is not None:
+            raise steps.damage
     return 0
 
 
@@ -52,7 +57,7 @@ def _run(steps: "_Steps", key: Callable[[], str]) -> None:
             steps.clear()
             return
         if pressed in FORWARD:
-            note = "" if steps.move(1) else "this is the last event; q quits"
+            note = "" if steps.move(1) else steps.last_words
         elif pressed in BACK:
             note = "" if steps.move(-1) else "this is the first event"
         elif pressed in ("g", "home", "G", "end"):
@@ -97,10 +102,19 @@ class _Steps:
         self._context = Context()
         self._at = 0
         self.seqs: list[int] = []
-        for event in reading.events():
-            learn(self._context, event)
-            if not lane or event.agent == lane:
-                self.seqs.append(event.seq)
+        self.damage: Damaged | None = None
+        try:
+            for event in reading.events():
+                learn(self._context, event)
+                if not lane or event.agent == lane:
+                    self.seqs.append(event.seq)
+        except Damaged as error:
+            self.damage = error
+
+    @property
+    def last_words(self) -> str:
+        """What is said to who would go beyond the last step."""
+        return str(self.damage) if self.damage is not None else "this is the last event; q quits"
 
     def to(self, seq: int) -> None:
         """Stand at the first event from `seq` on, or at the last."""

@@ -47,7 +47,7 @@ def keys() -> Iterator[Callable[[], str]]:
     handlers = {number: signal.signal(number, end) for number in _ENDING}
     handlers[signal.SIGCONT] = signal.signal(signal.SIGCONT, again)
     try:
-        tty.setcbreak(fd)
+        tty.setcbreak(fd, termios.TCSADRAIN)  # what was typed ahead counts
         yield lambda: _key(fd)
     finally:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)

@@ -44,7 +44,7 @@ def command(address: str, head: str | None, as_json: bool, no_color: bool) -> in
     progress("")
     with answers(colour=not no_color) as out:
         if as_json:
-            out.line(_json(report, place.path))
+            out.json(_json(report, place.path))
         elif head == "":
             out.line(f"{report.head.seq}:{report.head.hash.hex()}")
         else:
