@@ -13,6 +13,7 @@ from pathlib import Path
 from muse import __version__
 from muse.event.content import Git, Host, Instruction, Origin
 from muse.event.text import clean, cut
+from muse.log.lock import boot_id, start_time
 
 INSTRUCTION_BYTES_MAX = 32 * 1024
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -39,23 +40,6 @@ def this_host() -> Host:
         python=platform.python_version(),
         muse=__version__,
     )
-
-
-def start_time(pid: int) -> int:
-    """The kernel's start time of a process in clock ticks since boot; 0 where it cannot be known."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return 0
-    return int(stat.rpartition(b")")[2].split()[19])
-
-
-def boot_id() -> str:
-    """The kernel's id of this boot, "" where there is none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def this_origin(client: str) -> Origin:

@@ -108,8 +108,10 @@ class Loop:
                     raise
                 if self.state.closed and not self.stay and not self._inbox:
                     break
-                with anyio.move_on_after(POLL_SECONDS):
+                with anyio.move_on_after(POLL_SECONDS) as waited:
                     await self._wake.wait()
+                if waited.cancelled_caught:
+                    self.log.tidy()
             tasks.cancel_scope.cancel()
         return self.state
 

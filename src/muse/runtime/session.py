@@ -112,9 +112,9 @@ class Running:
 
     def release(self) -> None:
         """Give up ownership and close the log, so that one file remains."""
+        self._log.close()  # as the owner still, so that it sweeps blobs and truncates the write-ahead log
         with suppress(OSError):
             self._ownership.release()
-        self._log.close()
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
