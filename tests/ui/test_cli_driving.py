@@ -28,6 +28,7 @@ def counted(world: World) -> list[str]:
 def test_exec_names_session_and_pid_first_and_answers_on_standard_output(world: World) -> None:
     done = world.run("exec", "-m", world.script(HELLO), "do it")
     assert (done.code, done.out) == (0, "All is well.\n")
+    assert sorted(path.suffix for path in world.files()[0].parent.iterdir()) == [".lock", ".muse"]
     first, *rest = done.err.splitlines()
     assert first == f"session {world.files()[0].stem}  pid {first.rpartition(' ')[2]}"
     opened = world.events()[0]["body"]
@@ -294,6 +295,27 @@ def test_an_approval_comes_from_elsewhere(world: World) -> None:
     assert "too late" in late.err
 
 
+def test_an_answer_for_a_session_that_nobody_runs_is_kept(world: World) -> None:
+    process, address = asking(world)
+    process.kill()
+    process.communicate()
+    assert world.run("approvals").out == ""
+    done = world.run("approve", address)
+    assert (done.code, "muse resume" in done.err) == (0, True)
+    assert not (world.work / "made").exists()
+    assert world.run("resume").out == "All is well.\n"
+    assert (world.work / "made").exists()
+    assert world.types().count("approval.requested") == 1
+
+
+def test_an_answer_given_twice_with_one_id_is_one_event(world: World) -> None:
+    process, address = asking(world)
+    first, second = (world.run("approve", address, "--id", "mine") for _ in range(2))
+    assert (first.code, second.code, first.out) == (0, 0, second.out)
+    assert world.run("deny", address, "--id", "mine").code == 6
+    assert process.communicate()[0] == "All is well.\n"
+
+
 def test_without_an_address_the_only_one_that_waits_is_meant(world: World) -> None:
     none = world.run("approve")
     assert (none.code, "nothing waits" in none.err) == (2, True)
@@ -356,6 +378,16 @@ def test_words_for_a_session_that_nobody_runs_are_kept(world: World) -> None:
         "running": False,
     }
     assert world.run("resume").out == "Heard.\n"
+
+
+def test_a_queued_prompt_is_a_turn_of_its_own_afterwards(world: World) -> None:
+    script = world.script({"uses": [shell(WAITS)]}, {"text": "The first."}, {"text": "The second."})
+    process = world.start("exec", "--yolo", "-m", script, "do it")
+    eventually((world.work / "begun").exists)
+    assert world.run("steer", "last", "and then this", "--queue").code == 0
+    (world.work / "go").touch()
+    assert process.communicate()[0] == "The second.\n"
+    assert counted(world) == ["start", "end"]
 
 
 def test_replace_interrupts_the_running_turn(world: World) -> None:

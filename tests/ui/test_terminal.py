@@ -37,7 +37,7 @@ def test_yes_allows_this_call_once(world: World) -> None:
     terminal.expect(KEYS)
     terminal.send("y")
     code, rest = terminal.end()
-    assert (code, "All is well." in rest) == (0, True)
+    assert (code, rest.count("All is well.")) == (0, 1)
     bodies = [event["body"] for event in world.events() if event["type"] == "approval.decided"]
     assert [(body["decision"], body["by"], body["origin"]["client"]) for body in bodies] == [
         ("allow", "person", "terminal")
