@@ -1,0 +1,82 @@
+"""The command itself: help, slips, faults, the chat through a pipe, doctor, completion."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.ui.driving import World
+
+HELLO = {"text": "All is well."}
+
+HEAVY = ("anyio", "apsw", "httpx2", "msgspec", "asyncio", "muse.app", "muse.log", "muse.runtime", "rich", "textual")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys\nfrom muse.ui.cli import main\nsys.argv = ['muse', '--help']\ntry: main()\n"
+    code += "except SystemExit: print('LOADED', *sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stderr.partition("LOADED")[2].split()
+    assert "muse.ui.cli" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+    assert "Go on where a session stopped." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("resum", "resume"), ("lgo", "log"), ("exce", "exec"), ("aprove", "approve")]
+)
+def test_a_slip_is_never_a_paid_prompt(world: World, word: str, meant: str) -> None:
+    done = world.run(word, env={"MUSE_MODEL": world.script(HELLO)})
+    assert (done.code, world.files()) == (2, [])
+    assert f"did you mean {meant}?" in done.err
+
+
+def test_commands_of_later_versions_and_unquoted_prompts_are_no_prompts(world: World) -> None:
+    env = {"MUSE_MODEL": world.script(HELLO)}
+    for args in (["diff"], ["rewind"], ["write", "the", "tests"]):
+        done = world.run(*args, env=env)
+        assert (done.code, world.files()) == (2, [])
+
+
+def test_a_fault_of_muse_is_a_line_and_a_traceback_only_when_asked_for(world: World) -> None:
+    code = "import muse.ui.cli as c\ndef broken(**_): raise KeyError('x')\nc.cli.main = broken\nc.main()"
+    for debug, traceback in (("", False), ("1", True)):
+        env = {**world.env, "MUSE_DEBUG": debug}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert ("Traceback" in done.stderr) is traceback
+        assert ("MUSE_DEBUG=1" in done.stderr) is not traceback
+
+
+def test_prompts_through_a_pipe_are_turns_of_one_session(world: World) -> None:
+    model = world.script(HELLO, {"text": "And again."})
+    done = world.run("-m", model, "-q", stdin="do it\n\n/help\nonce more\n")
+    assert (done.code, done.out) == (0, "All is well.\nAnd again.\n")
+    assert len(world.files()) == 1
+    assert world.types().count("session.opened") == 1
+    assert world.run("-m", model, stdin="/quit\n").code == 0
+    assert len(world.files()) == 1
+
+
+def test_doctor_never_shows_a_key(world: World) -> None:
+    done = world.run("doctor", "--json", env={"ANTHROPIC_API_KEY": "sk-very-secret"})
+    assert "sk-very-secret" not in done.out + done.err
+    found = {each["name"]: each for each in map(json.loads, done.out.splitlines())}
+    assert "anthropic" in found["providers"]["says"]
+    assert {each["status"] for each in found.values()} <= {"ok", "warn", "fail"}
+    assert all(each["advice"] for each in found.values() if each["status"] != "ok")
+
+
+def test_doctor_says_when_the_home_cannot_be_used(world: World) -> None:
+    (world.root / "file").write_text("")
+    done = world.run("doctor", env={"MUSE_HOME": str(world.root / "file" / "home")})
+    assert done.code == 1
+    assert "set MUSE_HOME" in done.out
+
+
+def test_completion_is_a_script_that_the_shell_takes(world: World) -> None:
+    done = world.run("completion", "bash")
+    assert done.code == 0
+    subprocess.run(["bash", "-n"], input=done.out, text=True, check=True)
+    env = {"_MUSE_COMPLETE": "bash_complete", "COMP_WORDS": "muse res", "COMP_CWORD": "1"}
+    assert "resume" in world.run(env=env).out
