@@ -1,0 +1,139 @@
+"""Listings: what they say follows the log, whether it was counted at once or bit by bit."""
+
+from pathlib import Path
+
+import pytest
+
+from muse.event.content import Host, Settings, Usage
+from muse.event.kinds import (
+    COMMANDS,
+    ApprovalDecided,
+    ApprovalRequested,
+    CancelRequested,
+    ModelResponded,
+    NoteAdded,
+    SessionClosed,
+    SessionOpened,
+    UserPrompted,
+)  # fmt: skip
+from muse.log.catalog import Catalog, Entry
+from muse.log.protocol import Log
+from muse.log.sqlite import SqliteLog
+from muse.runtime.seal import seal
+
+SETTINGS = Settings(provider="p", dialect="scripted", model="m")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "20260102-030405-abcdefgh.muse"
+
+
+def reading(path: Path) -> Log:
+    return SqliteLog.open(path, commands=COMMANDS, read_only=True, check=False)
+
+
+def listed(path: Path, cache: str = "cache.json") -> Entry:
+    return Catalog(path.parent / cache, reading).entries([path])[0]
+
+
+class Writer:
+    """An owner that appends what a test wants."""
+
+    def __init__(self, path: Path) -> None:
+        self.log = SqliteLog.create(path, path.stem, commands=COMMANDS)
+        host = Host(name="h", pid=1)
+        opened = SessionOpened(format=1, rules=1, workspace="/work", host=host, settings=SETTINGS, name="nightly")
+        self.owner = self.log.claim(lambda claim: seal(opened, "main", 0))
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.log.close()
+
+    def add(self, *bodies: object) -> int:
+        """Append and return the last seq."""
+        drafts = [seal(body, "main", 0) for body in bodies]  # type: ignore[arg-type]  # bodies are structs
+        return self.log.append(drafts, [], self.log.head().seq, self.owner.epoch).head.seq
+
+
+def asked(call: str) -> ApprovalRequested:
+    return ApprovalRequested(call=call, tool="shell", shown="$ x", shown_sha256="0" * 64)
+
+
+def answered(used: Usage) -> ModelResponded:
+    return ModelResponded(call="main/1", attempt=1, blocks=(), stop="end_turn", usage=used)
+
+
+def test_an_entry_is_what_the_log_says(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.add(UserPrompted(text="first words"), UserPrompted(text="later words"))
+        writer.add(answered(Usage(input=10, output=3, cache_read=5, cost_microusd=7)))
+        writer.add(answered(Usage(input=1, output=1, cache_write=2)), SessionClosed(outcome="done"))
+    found = listed(path)
+    assert (found.session, found.state, found.outcome, found.events) == (path.stem, "closed", "done", 6)
+    assert (found.input, found.output, found.cached, found.cost_microusd) == (18, 4, 5, 7)
+    assert (found.prompt, found.workspace, found.model, found.name) == ("first words", "/work", "p/m", "nightly")
+
+
+def test_counting_bit_by_bit_gives_what_counting_at_once_gives(path: Path) -> None:
+    steps = [
+        (UserPrompted(text="x"),),
+        (asked("main/2"), asked("main/3")),
+        (ApprovalDecided(call="main/2", decision="allow", by="person", request=3),),
+        (answered(Usage(input=3)),),
+        (CancelRequested(target="turn"),),
+        (SessionClosed(outcome="cancelled"),),
+        (NoteAdded(text="later"),),
+        (UserPrompted(text="again"),),
+    ]
+    with Writer(path) as writer:
+        for number, bodies in enumerate(steps):
+            writer.add(*bodies)
+            assert listed(path) == listed(path, f"fresh{number}.json")
+
+
+def test_an_owned_session_runs_and_one_that_was_let_go_has_stopped(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.add(UserPrompted(text="x"))
+        assert (listed(path).state, listed(path).pid > 0) == ("running", True)
+    assert (listed(path).state, listed(path).pid) == ("stopped", 0)
+
+
+@pytest.mark.parametrize(
+    ("ending", "left"),
+    [
+        (ApprovalDecided(call="main/2", decision="deny", by="person", request=2), (3,)),
+        (ApprovalDecided(call="main/2", decision="deny", by="timeout", request=2), ()),
+        (CancelRequested(target="call", call="main/3"), (2,)),
+        (CancelRequested(target="turn"), ()),
+        (NoteAdded(text="x"), (2, 3)),
+    ],
+)
+def test_a_request_waits_until_it_is_answered_or_its_turn_ends(
+    path: Path, ending: object, left: tuple[int, ...]
+) -> None:
+    with Writer(path) as writer:
+        writer.add(asked("main/2"), asked("main/3"))
+        assert (listed(path).state, listed(path).approvals) == ("waiting", (2, 3))
+        writer.add(ending)
+        assert listed(path).approvals == left
+
+
+def test_a_note_after_the_end_changes_nothing_and_a_prompt_does(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.add(SessionClosed(outcome="failed"))
+        writer.log.submit(seal(NoteAdded(text="pity"), "main", 0))
+    assert (listed(path).state, listed(path).outcome) == ("closed", "failed")
+    with SqliteLog.open(path, commands=COMMANDS) as log:
+        log.submit(seal(UserPrompted(text="once more"), "main", 0))
+    assert (listed(path).state, listed(path).outcome) == ("stopped", "")
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.add(UserPrompted(text="x"))
+    (path.parent / "file").write_text("in the way")
+    found = Catalog(path.parent / "file" / "cache.json", reading).entries([path])
+    assert found[0].prompt == "x"
