@@ -186,20 +186,20 @@ def _kill(story: Story, facts: Facts) -> Facts:
     how = "SIGKILL" if code == -signal.SIGKILL else f"it ended with {code}"
     stage.mark(False, f"kill -9 {host.pid}", f"{how}: the host is dead", "31")
     stage.pause(0.5)
-    grown = _show_counter(story, dead_at, dead_at + GROWN_MIN, "no host runs") - dead_at
+    grown = _show_counter(story, dead_at, dead_at + GROWN_MIN, "no host runs", "33") - dead_at
     killed = code == -signal.SIGKILL and app.owner_pid(story.log) == 0
     stage.note("The command goes on: it belongs to a runner, not to the host.")
     return msgspec.structs.replace(facts, killed=killed, grown=grown)
 
 
-def _show_counter(story: Story, after: int, upto: int, remark: str) -> int:
+def _show_counter(story: Story, after: int, upto: int, remark: str, look: str = "2") -> int:
     """Show lines of counter.txt as they come, until there are `upto` or it is at its end. Returns their number."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     shown = after
     while shown < upto:
         lines = story.counter().split("\n")[:-1]
         for text in lines[shown:upto]:
-            story.stage.note(f"  {COUNTER}   {text}", remark)
+            story.stage.note(f"  {COUNTER}   {text}", remark, look)
         shown = max(shown, min(len(lines), upto))
         if "end" in lines:
             break
