@@ -70,7 +70,7 @@ def test_a_story_reads_as_it_should() -> None:
         "#8    main   ✓ approval allowed by ada on /dev/pts/3  “go on”  shell pytest -q  (main/2)",
         "#9    main   … shell    pytest -q  (main/2)",
         "#10   main   ! in doubt shell pytest -q; the host died  (main/2)",
-        "#11   main   → re-attached the command still ran  shell pytest -q  (main/2)",
+        "#11   main   → re-attached the command still ran: shell pytest -q  (main/2)",
         "#12   main   ✗ shell    pytest -q  exit 1  1.2 s  (main/2)",
         "#13   main   ✗ approval denied by rule: deny edit(a.py)  edit a.py  (main/3)",
         "#14   main   ± files    new new.py (12 B), deleted old.py  by main/2",

@@ -292,7 +292,11 @@ def _count(tally: _Tally, event: Event) -> None:
             tally.doubts += 1
         case kinds.SessionClosed():
             reason = f": {span(body.reason)}" if body.reason else ""
-            tally.ending = f"{outcome_words(body.outcome)}{reason}"
+            tally.ending = (
+                span(body.reason)
+                if body.outcome == "unanswered" and body.reason
+                else (f"{outcome_words(body.outcome)}{reason}")
+            )
         case _:
             pass
 

@@ -106,14 +106,16 @@ _ENDS: dict[str, tuple[str, str, Severity]] = {
 }
 
 
-def outcome_words(outcome: str) -> str:
+def outcome_words(outcome: str, reason: str = "") -> str:
     """How a session ended, in words."""
-    return _ENDS[outcome][1] if outcome in _ENDS else brief(outcome)
+    if outcome == "unanswered" and reason:  # the reason says it, with the number of the request
+        return headline(reason, 300)
+    return (_ENDS[outcome][1] if outcome in _ENDS else brief(outcome)) + _because(reason)
 
 
 def _closed(body: kinds.SessionClosed, event: Event, tool: str, title: str) -> Said:
-    mark, words, severity = _ENDS[body.outcome]
-    return Said(mark, "closed", words + _because(body.reason), severity)
+    mark, _, severity = _ENDS[body.outcome]
+    return Said(mark, "closed", outcome_words(body.outcome, body.reason), severity)
 
 
 def _note(body: kinds.NoteAdded, event: Event, tool: str, title: str) -> Said:
@@ -275,7 +277,7 @@ def _reconciled(body: kinds.EffectReconciled, event: Event, tool: str, title: st
         "unknown": ("!", "unknown", "it may or may not have happened", "attention"),
     }
     mark, label, words, severity = found[body.verdict]
-    return Said(mark, label, f"{words}  {what}".rstrip(), severity)
+    return Said(mark, label, f"{words}: {what}" if what else words, severity)
 
 
 # -- approvals and limits --------------------------------------------------------------------------------------------
