@@ -7,6 +7,8 @@ import pytest
 from tests.crash.task import FILES, SERVERS, Crashing, last_request, seed, task
 from tests.e2e.rig import Rig
 
+from muse.testing.wire import AnthropicServer, OpenAIServer
+
 KILLS = 30
 
 
@@ -17,18 +19,76 @@ def test_a_session_of_30_steps_killed_30_times_does_each_step_once(tmp_path: Pat
     steps = task(30)
     with SERVERS[dialect](steps) as server, Rig(tmp_path / "a", FILES) as rig, Rig(tmp_path / "b", FILES) as calm:
         rig.provider(dialect, server.base_url)
-        run = Crashing(rig, steps, rng)
+        run = Crashing(rig, steps)
         while run.kills < KILLS:
             code = run.life(rng.randint(2, 5), rng.uniform(0, 0.03))
             assert code == -9, f"it ended by itself after {run.kills} kills: {code} {run.errors}"
         run.to_the_end()
         run.assert_each_step_once()
         events = run.assert_log()
+        rig.verify()
+        assert "".join(run.lines) == rig.muse("replay", rig.session(), "--json").stdout
         assert sum(event["type"] == "session.opened" for event in events) > KILLS
         calm.provider(dialect, server.base_url)
-        undisturbed = Crashing(calm, steps, rng)
+        undisturbed = Crashing(calm, steps)
         undisturbed.to_the_end()
         undisturbed.assert_each_step_once()
         undisturbed.assert_log()
         assert last_request(server, rig) == last_request(server, calm)
+    assert server.violations == []
+
+
+@pytest.mark.long
+def test_thirty_sessions_killed_once_each_do_each_step_once(tmp_path: Path) -> None:
+    """At any time from the start of the process on: by lines shown, or by the clock while the process starts."""
+    rng = random.Random(seed())
+    steps = task(6)
+    kills = 0
+    with AnthropicServer(steps) as anthropic, OpenAIServer(steps) as openai:
+        for number in range(30):
+            server, dialect = ((anthropic, "anthropic"), (openai, "openai"))[number % 2]
+            with Rig(tmp_path / str(number), FILES) as rig:
+                rig.provider(dialect, server.base_url)
+                run = Crashing(rig, steps)
+                run.life(rng.randint(2, 30), rng.uniform(0, 0.05))
+                if number % 5 == 0:  # once more, while the second process starts
+                    run.life(0, rng.uniform(0, 0.6))
+                if not run.ended:
+                    run.to_the_end()
+                run.assert_each_step_once()
+                run.assert_log()
+                assert last_request(server, rig) == last_request(server, rig)
+                kills += run.kills
+    assert kills >= 25
+    assert anthropic.violations == openai.violations == []
+
+
+@pytest.mark.long
+def test_the_whole_tree_killed_starts_nothing_twice_and_says_what_is_unknown(tmp_path: Path) -> None:
+    """Host, runner and commands die together, as in a power cut: only the command that ran may be in doubt."""
+    rng = random.Random(seed())
+    steps = task(15)
+    with AnthropicServer(steps) as server, Rig(tmp_path, FILES) as rig:
+        rig.provider("anthropic", server.base_url)
+        run = Crashing(rig, steps)
+        for _ in range(10):
+            if run.life(rng.randint(3, 9), rng.uniform(0, 0.1), lambda process: rig.kill_all()) != -9:
+                break
+        assert run.kills >= 5
+        if not run.ended:
+            run.to_the_end()
+        events = run.assert_log()
+        run.assert_files()
+        statuses = {e["body"]["call"]: e["body"]["status"] for e in events if e["type"] == "tool.finished"}
+        counted = run.started()
+        assert max(counted.values()) == 1
+        for name, call in run.shell_calls(events).items():
+            if statuses[call] == "ok":
+                assert (counted[f"{name} start"], counted[f"{name} end"]) == (1, 1)
+            else:
+                assert statuses[call] == "unknown"
+        unknown = [call for call, status in statuses.items() if status == "unknown"]
+        told = server.requests[-1].body.decode()
+        assert told.count("outcome unknown") == len(unknown)
+        assert len(unknown) <= run.kills
     assert server.violations == []

@@ -233,23 +233,24 @@ class Dispatch:
 
     async def _recover(self, agent: str, key: str, cause: int) -> None:
         """Look at what became of a call whose host died, without any effect, and record the verdict."""
+        hit("before_recovery")
         run = self._to.state.run(key)
         if run is None:
             call = self._to.state.agents[agent].call
             attempt = call.attempt if call else 1
             evidence = "a model request has no side effect; it is sent again under the same key"
             body = EffectReconciled(call=key, attempt=attempt, verdict="retried", evidence=evidence)
+            hit("after_recovery")
             self._to.post_bodies(agent, cause, body)
             return
-        hit("before_recovery")
         verdict = await self._verdict(run)
-        hit("after_recovery")
         bodies: list[msgspec.Struct] = [
             EffectReconciled(call=key, attempt=run.attempt, verdict=verdict.verdict, evidence=verdict.evidence)
         ]
         if verdict.verdict in ("done", "unknown"):
             result = verdict.result or ToolResult(status="unknown", text=UNKNOWN_TEXT)
             bodies += _facts(key, run.attempt, result, 0)
+        hit("after_recovery")
         self._to.post_bodies(agent, cause, *bodies)
 
     async def _verdict(self, run: ToolRun) -> Verdict:

@@ -1,0 +1,84 @@
+"""The host killed at every append, just before and just after it, and on both sides of every effect."""
+
+from pathlib import Path
+
+import pytest
+from tests.crash.task import FILES, Crashing, edit, read, shell, write
+from tests.e2e.rig import Rig
+
+from muse.effect.model.scripted import Step
+from muse.testing.wire import AnthropicServer
+
+KILLED = -9
+STEPS = [
+    Step(text="First.", uses=(shell("s0"), read(), edit("e2"))),
+    Step(uses=(write("w3"),)),
+    Step(uses=(shell("s4", 0.2), shell("s5"))),
+    Step(text="All done."),
+]
+"""Ten steps: four model calls, six tool calls."""
+
+
+def crash_at_each(tmp_path: Path, place: str) -> int:
+    """For each time that the place is reached a session of its own, killed there and run to its end. Their number."""
+    count = 0
+    with AnthropicServer(STEPS) as server:
+        killed = True
+        while killed:
+            count += 1
+            with Rig(tmp_path / str(count), FILES) as rig:
+                rig.provider("anthropic", server.base_url)
+                run = Crashing(rig, STEPS)
+                killed = run.life(failpoint=f"{place}:{count}") == KILLED
+                if killed:
+                    run.to_the_end()
+                run.assert_each_step_once()
+                run.assert_log()
+    assert server.violations == []
+    return count - 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["before_append", "after_append"])
+def test_a_kill_at_every_append_loses_and_repeats_nothing(tmp_path: Path, place: str) -> None:
+    assert crash_at_each(tmp_path, place) >= 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["before_effect", "after_effect"])
+def test_a_kill_on_either_side_of_every_effect_loses_and_repeats_nothing(tmp_path: Path, place: str) -> None:
+    assert crash_at_each(tmp_path, place) == len(STEPS) + sum(len(step.uses) for step in STEPS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("failpoint", ["after_append:3", "before_append:4"])
+def test_a_session_that_is_killed_in_every_life_still_gets_to_its_end(tmp_path: Path, failpoint: str) -> None:
+    """A life settles a doubt, starts what is due and records a result; no more, and none of it is lost."""
+    with AnthropicServer(STEPS) as server, Rig(tmp_path, FILES) as rig:
+        rig.provider("anthropic", server.base_url)
+        run = Crashing(rig, STEPS)
+        lives = 1
+        while run.life(failpoint=failpoint) == KILLED:
+            lives += 1
+            assert lives < 50, "it does not get on"
+        run.assert_each_step_once()
+        run.assert_log()
+    assert lives > 5
+    assert server.violations == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["before_claim", "after_claim", "before_recovery", "after_recovery"])
+@pytest.mark.parametrize("first", ["before_effect:2", "after_effect:3", "after_effect:5"])
+def test_a_recovery_that_is_killed_is_begun_again(tmp_path: Path, place: str, first: str) -> None:
+    with AnthropicServer(STEPS) as server, Rig(tmp_path, FILES) as rig:
+        rig.provider("anthropic", server.base_url)
+        run = Crashing(rig, STEPS)
+        assert run.life(failpoint=first) == KILLED
+        assert run.life(failpoint=f"{place}:1") == KILLED
+        assert run.life(failpoint=f"{place}:2") in (KILLED, 0)
+        if not run.ended:
+            run.to_the_end()
+        run.assert_each_step_once()
+        run.assert_log()
+    assert server.violations == []
