@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from muse.effect.model.scripted import Step
 from muse.effect.protocol import Decoder, Model, ModelAnswer, ModelFailure
 from muse.event.content import Block, ToolSpec
 from muse.event.conversation import Answered, ModelRequest, Resulted, Said, TranscriptItem
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Property tests must not fail because the machine is busy."""
 
 SHELL = ToolSpec(
     name="shell",

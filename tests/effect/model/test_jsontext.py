@@ -4,17 +4,19 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.effect.model.samples import any_text, json_values
+from tests.effect.model.samples import any_text, json_values, unhurried
 
 from muse.effect.model.jsontext import elements, members, quote, sendable_arguments, sendable_object, strict_object
 from muse.testing.validate import Fault, parsed
 
 
+@unhurried
 @given(any_text)
 def test_any_text_becomes_a_string_that_another_parser_reads(text: str) -> None:
     assert isinstance(msgspec.json.decode(quote(text).encode()), str)
 
 
+@unhurried
 @given(st.text().filter(lambda text: "\x00" not in text))
 def test_text_without_surrogates_and_nuls_is_quoted_exactly(text: str) -> None:
     assert msgspec.json.decode(quote(text).encode()) == text
@@ -26,6 +28,7 @@ def test_surrogate_halves_are_joined_and_lone_ones_replaced() -> None:
     assert quote("a\x00b") == '"a\u2400b"'
 
 
+@unhurried
 @given(any_text)
 def test_arguments_are_always_an_object_to_a_strict_parser(text: str) -> None:
     sent = sendable_arguments(text)
@@ -70,6 +73,7 @@ def test_a_lone_surrogate_inside_arguments_is_replaced_and_nothing_else() -> Non
     assert sendable_object('{"a": "\ud83d"}') == '{"a": "\ufffd"}'
 
 
+@unhurried
 @given(any_text | json_values.map(json.dumps))
 def test_what_is_judged_strict_is_taken_by_two_other_parsers(text: str) -> None:
     value = strict_object(text)
@@ -78,6 +82,7 @@ def test_what_is_judged_strict_is_taken_by_two_other_parsers(text: str) -> None:
         assert parsed(text.encode()) == value
 
 
+@unhurried
 @given(st.dictionaries(any_text, json_values, max_size=4), st.sampled_from([None, 1]))
 def test_members_are_the_exact_text_of_each_value(value: dict[str, object], indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
@@ -86,6 +91,7 @@ def test_members_are_the_exact_text_of_each_value(value: dict[str, object], inde
     assert all(part in text for part in found.values())
 
 
+@unhurried
 @given(st.lists(json_values, max_size=4), st.sampled_from([None, 1]))
 def test_elements_are_the_exact_text_of_each_value(value: list[object], indent: int | None) -> None:
     text = json.dumps(value, indent=indent)

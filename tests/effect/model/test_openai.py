@@ -13,6 +13,7 @@ from tests.effect.model.samples import (
     resulted,
     said,
     steps,
+    unhurried,
     use,
     valid_text,
 )
@@ -70,7 +71,7 @@ def test_a_request_is_exactly_these_bytes() -> None:
     )
 
 
-@settings(max_examples=200)
+@settings(unhurried, max_examples=200)
 @given(conversations(any_text))
 def test_any_text_anywhere_gives_a_request_that_a_strict_server_takes(made: ModelRequest) -> None:
     assert openai_faults(HEADERS, openai.build(made), "k") == []
@@ -190,6 +191,7 @@ def test_blocks_of_another_dialect_are_left_out() -> None:
     assert set(messages[1]) == {"role", "content", "tool_calls"}
 
 
+@unhurried
 @given(steps, st.lists(st.integers(0, 10_000), max_size=8))
 def test_any_cut_of_the_stream_gives_the_step_that_made_it(step: Step, cuts: list[int]) -> None:
     shown, outcome = decoded(openai.Decoder(), b"".join(emit.openai_stream(step, 4)), cuts)
@@ -204,6 +206,7 @@ def test_any_cut_of_the_stream_gives_the_step_that_made_it(step: Step, cuts: lis
     assert outcome.stop == ("tool_use" if uses else "end_turn")
 
 
+@unhurried
 @given(steps, valid_text)
 def test_what_was_received_goes_back_and_is_valid(step: Step, text: str) -> None:
     outcome = decoded(openai.Decoder(), b"".join(emit.openai_stream(step, 0)))[1]
@@ -213,6 +216,7 @@ def test_what_was_received_goes_back_and_is_valid(step: Step, text: str) -> None
     assert openai_faults(HEADERS, body, "k") == []
 
 
+@unhurried
 @given(steps, st.integers(0, 10_000))
 def test_a_stream_that_ends_before_its_finish_reason_is_cut_and_keeps_the_text(step: Step, at: int) -> None:
     events = emit.openai_stream(step, 0)
@@ -257,6 +261,23 @@ HABITS: list[tuple[str, list[dict[str, Any]], list[tuple[str, str, str]]]] = [
             {"index": 0, "id": "a", "function": {"name": "f", "arguments": "1}"}},
         ],
         [("a", "f", '{"x":1}')],
+    ),
+    (
+        "name in every chunk",
+        [
+            {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":'}},
+            {"index": 0, "function": {"name": "f", "arguments": "1}"}},
+        ],
+        [("a", "f", '{"x":1}')],
+    ),
+    (
+        "no index, a call that starts with its id and name alone",
+        [
+            {"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}},
+            {"id": "b", "function": {"name": "g"}},
+            {"function": {"arguments": '{"y":2}'}},
+        ],
+        [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')],
     ),
     (
         "no index, whole calls",
@@ -313,6 +334,11 @@ def test_missing_and_repeated_ids_are_made_unique_and_each_time_the_same(ids: tu
     assert first == second
     assert len({id for id, _, _ in first}) == 2
     assert all(id for id, _, _ in first)
+
+
+def test_a_call_with_an_id_after_one_without_is_another_call() -> None:
+    found = calls({"function": {"name": "f"}}, {"id": "b", "function": {"name": "g"}})
+    assert [name for _, name, _ in found] == ["f", "g"]
 
 
 def test_whole_calls_without_ids_and_all_with_index_0_are_two_calls() -> None:
@@ -440,6 +466,7 @@ def test_errors_and_garbage_in_the_stream_end_it_and_keep_the_text(data: bytes, 
 EVENTS = emit.openai_stream(Step(text="abc", uses=(("x", {}),)), 0)
 
 
+@unhurried
 @given(
     st.binary(max_size=300)
     | st.lists(st.sampled_from(EVENTS)).map(b"".join)

@@ -2,7 +2,18 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from tests.effect.model.samples import answered, any_text, ask, conversations, request, resulted, said, steps, use
+from tests.effect.model.samples import (
+    answered,
+    any_text,
+    ask,
+    conversations,
+    request,
+    resulted,
+    said,
+    steps,
+    unhurried,
+    use,
+)
 
 from muse.effect.model.scripted import SCRIPT_ENDS, Failing, Lane, Script, ScriptedModel, Step, build, load_script
 from muse.effect.protocol import ModelAnswer, ModelFailure
@@ -82,12 +93,14 @@ def test_what_is_no_request_is_invalid(body: bytes) -> None:
     assert outcome.failure == "invalid"
 
 
+@unhurried
 @given(conversations(any_text))
 def test_any_text_gives_a_request_that_can_be_read(made: ModelRequest) -> None:
     outcome = ask(ScriptedModel([]), build(made))[1]
     assert isinstance(outcome, ModelAnswer) or "same id" in outcome.message
 
 
+@unhurried
 @given(steps)
 def test_a_script_says_what_stands_in_it(step: Step) -> None:
     shown, outcome = ask(ScriptedModel([step]), build(request(said("go"))))

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.effect.model.samples import unhurried
 
 from muse.effect.model.sse import Event, EventParser
 
@@ -39,6 +40,7 @@ def test_one_byte_at_a_time_gives_the_same_events(data: bytes, expected: list[Ev
     assert events_of(data, list(range(len(data)))) == expected
 
 
+@unhurried
 @given(st.sampled_from(CASES), st.lists(st.integers(0, 60), max_size=5))
 def test_any_cut_gives_the_same_events(case: tuple[bytes, list[Event]], cuts: list[int]) -> None:
     assert events_of(case[0], cuts) == case[1]
