@@ -103,9 +103,9 @@ class Host:
         return code
 
     def said(self) -> str:
-        """The last line that it wrote on standard error, as the end of a sentence."""
+        """The error that it wrote last, as the end of a sentence."""
         lines = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        return next((f": {line}" for line in reversed(lines) if line.startswith("muse: ")), "")
 
 
 def run_tests(folder: Path, home: Path) -> tuple[int, int]:

@@ -44,7 +44,8 @@ YOU_KILL_SECONDS: Final = 600
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast the story is told. `look`: how much of the pauses for the eye is kept."""
+    """How fast the story is told. `look`: how much of the pauses for the eye is kept. `ticks`: after how many the slow
+    command ends by itself; it is told to end once a new host has it, however slow this machine is."""
 
     look: float
     delay_ms: int
@@ -52,8 +53,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     tick_seconds: float
 
 
-CALM: Final = Pace(look=1.0, delay_ms=110, ticks=9, tick_seconds=0.8)
-FAST: Final = Pace(look=0.0, delay_ms=0, ticks=14, tick_seconds=0.25)
+CALM: Final = Pace(look=1.0, delay_ms=110, ticks=75, tick_seconds=0.8)
+FAST: Final = Pace(look=0.0, delay_ms=0, ticks=240, tick_seconds=0.25)
 
 
 class Story(msgspec.Struct, kw_only=True):
@@ -235,8 +236,8 @@ def _resume(story: Story, facts: Facts) -> Facts:
     for line in story.host.lines():
         if line["type"] == "effect.reconciled":
             stage.note(f"▸ #{facts.slow}  {SLOW}", line["body"]["evidence"])
-            if story.you_kill_it:
-                story.enough.touch()
+            stage.pause(1.2)
+            story.enough.touch()
         _tick(story, line)
     code = story.host.wait()
     with app.read_session(story.log) as reading:
