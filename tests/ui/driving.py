@@ -69,8 +69,10 @@ class OnTerminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self.slave)
-        os.close(self.master)
+        for descriptor in (self.slave, self.master):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.slave = self.master = -1
 
 
 class World:
@@ -113,9 +115,10 @@ class World:
         self._started.append(process)
         return process
 
-    def terminal(self, *args: str) -> OnTerminal:
-        """Start on a terminal."""
-        made = OnTerminal([MUSE, *args], self.env, self.work)
+    def terminal(self, *args: str, background: bool = False) -> OnTerminal:
+        """Start on a terminal; in the `background`, as a shell's job there."""
+        command = ["bash", "-mc", '"$0" "$@" & wait', MUSE, *args] if background else [MUSE, *args]
+        made = OnTerminal(command, self.env, self.work)
         self._terminals.append(made)
         return made
 

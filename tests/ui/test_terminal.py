@@ -34,6 +34,7 @@ def test_yes_allows_this_call_once(world: World) -> None:
     assert "a always: shell(touch *)" in shown
     assert not (world.work / "made").exists()
     terminal.send("y")
+    assert terminal.expect("yes\r\n") == "yes\r\n"
     terminal.expect(KEYS)
     terminal.send("y")
     code, rest = terminal.end()
@@ -100,6 +101,14 @@ def test_a_question_goes_away_when_it_is_answered_from_elsewhere(world: World) -
     code, rest = terminal.end()
     assert (code, "All is well." in rest) == (0, True)
     assert (world.work / "made").exists()
+
+
+def test_a_job_in_the_background_is_not_stopped_by_a_question(world: World) -> None:
+    terminal = world.terminal("exec", "-m", world.script(ASKS, HELLO), "do it", background=True)
+    terminal.expect("muse deny")
+    assert world.run("approve").code == 0
+    terminal.expect("All is well.")
+    assert terminal.end()[0] == 0
 
 
 def test_a_diff_is_shown_and_control_characters_are_visible(world: World) -> None:

@@ -1,6 +1,5 @@
 """The command `muse`. This module imports next to nothing: a command's module is loaded when the command is used."""
 
-import difflib
 import os
 import sys
 from importlib import import_module
@@ -31,9 +30,12 @@ COMMANDS: dict[str, str] = {
 """Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec` in `exec_`)."""
 
 LATER = frozenset(
-    "help version attach search why summary agents pause continue answer fork rewind files diff blame import recover "
-    "redact review rm gc up demo serve acp login logout init config run start status history mcp update".split()
-)
+    {
+        "acp", "agents", "answer", "attach", "blame", "config", "continue", "diff", "files", "fork", "gc", "help",
+        "history", "import", "init", "login", "logout", "mcp", "pause", "recover", "redact", "review", "rewind", "rm",
+        "run", "search", "serve", "start", "status", "summary", "up", "update", "version", "why",
+    }
+)  # fmt: skip
 """Words that people take for commands, and that are none (yet): they must never become a paid prompt by accident."""
 
 CHAT = "chat"
@@ -77,6 +79,8 @@ def refuse_slip(word: str) -> None:
     prompt = f'as a prompt it needs the long form: muse exec "{word}"'
     if word in LATER:
         raise UsageError(f"there is no command {word!r} in this version", hint=f"muse --help lists them; {prompt}")
+    import difflib
+
     close = difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.6)
     if close:
         raise UsageError(f"there is no command {word!r}; did you mean {close[0]}?", hint=prompt)

@@ -53,8 +53,10 @@ class Asking:
             event = self._next()
             if event is None:
                 await self._wake.wait()
-            elif not await self._ask(event, self._terminal):
-                return
+            elif not self._terminal.here or not await self._ask(event, self._terminal):
+                self._terminal = None
+                for waiting in self._waiting.values():
+                    self._announce(waiting)
 
     def _take(self, event: Event) -> None:
         if self._terminal is None:
@@ -77,21 +79,21 @@ class Asking:
         self._asked = event.seq
         self._show(event, body)
         answered = gone = False
-        with anyio.CancelScope() as scope:
+        with anyio.CancelScope() as scope, terminal.keys():
             self._scope = scope
-            terminal.forget_typed()
             self._live.ask(_keys(body))
             while not answered and not gone:
                 key = await terminal.key()
                 gone = key == "eof"
                 answered = await self._answer(key, event, body, terminal)
         self._scope = None
-        self._waiting.pop(event.seq, None)
         if gone:
-            self._announce(event)
-        elif not answered:
-            self._live.say("  (answered from elsewhere)", "2")
-        return not gone
+            self._live.answered()
+            return False
+        self._waiting.pop(event.seq, None)
+        if not answered:
+            self._live.answered("(answered from elsewhere)")
+        return True
 
     def _show(self, event: Event, body: ApprovalRequested) -> None:
         live = self._live
@@ -102,15 +104,16 @@ class Asking:
     async def _answer(self, key: str, event: Event, body: ApprovalRequested, terminal: Terminal) -> bool:
         if key == "y" or (key == "a" and body.remember):
             remember = body.remember if key == "a" else ""
-            self._live.say("yes" + (f", always: {one_line(remember)}" if remember else ""))
+            self._live.answered("yes" + (f", always: {one_line(remember)}" if remember else ""))
             self._submit(event, body, "allow", remember=remember)
         elif key == "n":
-            self._live.say("no")
+            self._live.answered("no")
             self._live.ask("  what should it know? (Enter for nothing) ")
             note = await terminal.line() or ""
+            self._live.answered()
             self._submit(event, body, "deny", note=note.strip()[:NOTE_CHARS_MAX])
         elif key == "q":
-            self._live.say("cancel the turn")
+            self._live.answered("cancel the turn")
             assert self.owned is not None
             why = "the user cancelled the turn"
             self.owned.submit(CancelRequested(why=why, origin=app.origin(CLIENT)), event.agent, event.seq)

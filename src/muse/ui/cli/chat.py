@@ -120,7 +120,10 @@ async def _next(live: Live, terminal: Terminal | None) -> str | None:
             line: str | None = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True) or None
         else:
             live.ask("> ")
-            line = await terminal.line()
+            try:
+                line = await terminal.line()
+            finally:
+                live.answered()
         if line is None or line.strip() in ("/quit", "/exit"):
             return None
         if _word.fullmatch(line.strip()):

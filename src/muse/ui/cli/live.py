@@ -64,6 +64,7 @@ class Live:
         self._speaking = ""
         self._streamed = ""
         self._open_line = False
+        self._question = ""
         self._tails: dict[str, str] = {}
         self._tools: set[str] = set()
 
@@ -77,7 +78,6 @@ class Live:
         if not self._rows:
             return
         learn(self._context, event)
-        self._begin_line()
         if isinstance(body, ModelRequested) and event.agent == "main":
             self._speaking, self._streamed = body.call, ""
         elif isinstance(body, ToolStarted):
@@ -89,13 +89,13 @@ class Live:
         shown = row(event, self._context)
         if shown.summary.startswith("(no words)"):
             shown = msgspec.structs.replace(shown, summary=shown.summary.removeprefix("(no words)").strip())
-        self.err.write(row_text(shown, width=self.err.width, colour=self.err.colour) + "\n")
+        self._line(row_text(shown, width=self.err.width, colour=self.err.colour))
 
     def signal(self, call: str, text: str) -> None:
         """Live text of a model or a tool; never stored, so nothing depends on it."""
         if not self._rows:
             return
-        if call == self._speaking:
+        if call == self._speaking and not self._question:
             self._streamed += text
             self._open_line = not text.endswith("\n")
             self.err.write(visible(text))
@@ -106,8 +106,7 @@ class Live:
 
     def say(self, text: str = "", look: str = "") -> None:
         """A line for the person, on standard error; `look` is an SGR code."""
-        self._begin_line()
-        self.err.write(paint(text, look, self.err.colour) + "\n")
+        self._line(paint(text, look, self.err.colour))
 
     def tell(self, text: str = "", look: str = "") -> None:
         """As `say`, but not with `--quiet`."""
@@ -115,9 +114,16 @@ class Live:
             self.say(text, look)
 
     def ask(self, text: str) -> None:
-        """The beginning of a line that the person finishes."""
+        """The beginning of a line that the person finishes; it stays the last line until `answered`."""
         self._begin_line()
+        self._question = text
         self.err.write(text)
+
+    def answered(self, text: str = "") -> None:
+        """The question is over; `text` ends its line."""
+        self._question = ""
+        if text:
+            self.err.write(text + "\n")
 
     def final(self) -> None:
         """The answer, on standard output; not a second time on the terminal where it was just streamed."""
@@ -127,6 +133,13 @@ class Live:
             return
         text = visible(self.answer) if self.out.terminal else self.answer
         self.out.write(text if text.endswith("\n") else text + "\n")
+
+    def _line(self, text: str) -> None:
+        """A whole line, above the question if one is open."""
+        self._begin_line()
+        if self._question:
+            self.err.write("\r\x1b[K" if self.err.terminal else "\n")
+        self.err.write(f"{text}\n{self._question}")
 
     def _begin_line(self) -> None:
         if self._open_line:
@@ -140,11 +153,10 @@ class Live:
 
     def _bars(self, lines: list[str]) -> None:
         for line in lines:
-            self._begin_line()
             text = visible(line.rstrip("\r")).expandtabs()
             if self.err.width is not None:
                 text = fit(text, self.err.width - len(BAR))
-            self.err.write(paint(BAR + text, "2", self.err.colour) + "\n")
+            self._line(paint(BAR + text, "2", self.err.colour))
 
 
 def _without_words(event: Event, body: ModelResponded) -> Event:

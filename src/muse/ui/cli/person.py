@@ -7,6 +7,8 @@ must not know what is asked.
 import os
 import sys
 import termios
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import anyio
@@ -25,43 +27,57 @@ class Terminal:
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
         self._usual = termios.tcgetattr(self._fd)
+        self._changed = False
 
-    async def key(self) -> str:
-        """The next key, lower case; "" for one that is no single character (arrows, a paste), "eof" at a hang-up.
+    @property
+    def here(self) -> bool:
+        """Whether this process is the terminal's foreground job: from the background, touching its modes would stop
+        the whole process (SIGTTOU)."""
+        try:
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:
+            return False
+
+    @contextmanager
+    def keys(self) -> Iterator[None]:
+        """Single keys from here on, without echo, until the end of the block (or a `line`).
 
         What was typed before is thrown away: a key pressed ahead must not answer a question that nobody had seen.
         """
-        modes = termios.tcgetattr(self._fd)
+        modes = [*self._usual]
         modes[_LOCAL] &= ~(termios.ICANON | termios.ECHO)
         modes[_CONTROL] = [*modes[_CONTROL]]
         modes[_CONTROL][termios.VMIN], modes[_CONTROL][termios.VTIME] = 1, 0
+        self._changed = True
         try:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, modes)
-            await anyio.wait_readable(self._fd)
-            data = self._read(KEY_BYTES_MAX)
+            with suppress(termios.error):  # it has hung up: the next read says so
+                termios.tcsetattr(self._fd, termios.TCSAFLUSH, modes)
+            yield
         finally:
             self.restore()
+
+    async def key(self) -> str:
+        """The next key, lower case; "" for one that is no single character (arrows, a paste), "eof" at a hang-up."""
+        await anyio.wait_readable(self._fd)
+        data = self._read(KEY_BYTES_MAX)
         if not data:
             return "eof"
         text = data.decode(errors="replace").strip("\r\n").lower()
         return text if len(text) == 1 else ""
 
-    def forget_typed(self) -> None:
-        """Throw away what was typed so far: call it before a question is shown."""
-        termios.tcflush(self._fd, termios.TCIFLUSH)
-
     async def line(self) -> str | None:
-        """A line as typed, without its end; None at end of input."""
+        """A line as typed and edited in the terminal's usual mode, without its end; None at end of input."""
+        self.restore()
         await anyio.wait_readable(self._fd)
         data = self._read(LINE_BYTES_MAX)
         return data.decode(errors="replace").removesuffix("\n") if data else None
 
     def restore(self) -> None:
         """Put the terminal's modes back. Never raises: the terminal may be gone."""
-        try:
-            termios.tcsetattr(self._fd, termios.TCSANOW, self._usual)
-        except termios.error:
-            return
+        if self._changed:
+            self._changed = False
+            with suppress(termios.error):
+                termios.tcsetattr(self._fd, termios.TCSANOW, self._usual)
 
     def _read(self, most: int) -> bytes:
         try:
@@ -73,6 +89,7 @@ class Terminal:
 def person() -> Terminal | None:
     """The terminal, when somebody can both see questions (on standard error) and answer them."""
     try:
-        return Terminal() if sys.stdin.isatty() and sys.stderr.isatty() else None
+        found = Terminal() if sys.stdin.isatty() and sys.stderr.isatty() else None
     except (termios.error, ValueError, AttributeError):
         return None
+    return found if found is not None and found.here else None
