@@ -4,7 +4,9 @@ Contents are handed in by `Contents`; this module must not know where they are k
 """
 
 import difflib
+import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from muse.event.content import BlobRef, FileChange
@@ -14,10 +16,13 @@ from muse.view.visible import one_line, visible
 
 DIFF_BYTES_MAX: Final = 512 * 1024
 """Contents over this size are named with their sizes only."""
+CHANGED_LINES_MAX: Final = 2_000
+"""Changes that span more lines than this are not compared line by line: that may cost the square."""
 CONTEXT_LINES: Final = 3
 NO_NEWLINE: Final = "\\ No newline at end of file"
 
-_LOOKS: Final[dict[str, Look]] = {"+": "add", "-": "remove", "@": "dim"}
+_hunk: Final = re.compile(r"@@ -([0-9]+)(,[0-9]+|) \+([0-9]+)(,[0-9]+|) @@")
+_LOOKS: Final[dict[str, Look]] = {"+": "add", "-": "remove"}
 
 Contents = Callable[[BlobRef], bytes | None]
 """A blob's bytes, None where they are hidden."""
@@ -50,20 +55,40 @@ def _text_diff(change: FileChange, path: str, before: bytes, after: bytes) -> It
     if old is None or new is None:
         yield Line(f"binary: {_sizes(change)}", "dim")
         return
-    names = (
-        "/dev/null" if change.before is None else f"a/{path}",
-        "/dev/null" if change.after is None else f"b/{path}",
-    )
-    for text in difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="", n=CONTEXT_LINES):
-        yield from _diff_line(text)
-
-
-def _diff_line(text: str) -> Iterator[Line]:
-    if text.startswith(("--- ", "+++ ")) and "\n" not in text:
-        yield Line(text, "dim")
+    old_lines, new_lines = _lines(old), _lines(new)
+    start, end = _same_ends(old_lines, new_lines)
+    changed = len(old_lines) - start - end, len(new_lines) - start - end
+    if changed == (0, 0):
         return
-    yield Line(visible(text.removesuffix("\n")), _LOOKS.get(text[:1], "plain"))
-    if text[:1] in "+- " and not text.endswith("\n"):
+    if min(changed) and max(changed) > CHANGED_LINES_MAX:
+        yield Line(f"too much changed to compare: {changed[0]:,} lines became {changed[1]:,}", "dim")
+        return
+    yield Line("--- /dev/null" if change.before is None else f"--- a/{path}", "dim")
+    yield Line("+++ /dev/null" if change.after is None else f"+++ b/{path}", "dim")
+    skipped, left = max(0, start - CONTEXT_LINES), max(0, end - CONTEXT_LINES)
+    old_part, new_part = (lines[skipped : len(lines) - left] for lines in (old_lines, new_lines))
+    found = difflib.unified_diff(old_part, new_part, lineterm="", n=CONTEXT_LINES)
+    for text in islice(found, 2, None):  # its own two headings stand above
+        yield from _diff_line(text, skipped)
+
+
+def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+    """How many lines are the same at the start, and of the rest at the end."""
+    room = min(len(old), len(new))
+    start = next((at for at in range(room) if old[at] != new[at]), room)
+    room -= start
+    end = next((at for at in range(room) if old[-1 - at] != new[-1 - at]), room)
+    return start, end
+
+
+def _diff_line(text: str, skipped: int) -> Iterator[Line]:
+    """A line of a hunk, or its heading; `skipped` lines stand before what was compared."""
+    if heading := _hunk.fullmatch(text):
+        old, old_count, new, new_count = heading.groups()
+        yield Line(f"@@ -{int(old) + skipped}{old_count} +{int(new) + skipped}{new_count} @@", "dim")
+        return
+    yield Line(visible(text.removesuffix("\n")), _LOOKS.get(text[0], "plain"))
+    if not text.endswith("\n"):
         yield Line(NO_NEWLINE, "dim")
 
 

@@ -57,14 +57,16 @@ def change(one: FileChange) -> str:
     path = headline(one.path, 200)
     if one.note:
         return f"{path} ({headline(one.note, 100)})"
+    mode = f"mode {one.before_mode:o} → {one.after_mode:o}" if 0 < one.before_mode != one.after_mode > 0 else ""
     if one.before is None and one.after is None:
-        return f"{path} (mode {one.before_mode:o} → {one.after_mode:o})" if one.after_mode else path
+        return f"{path} ({mode})" if mode else path
     if one.before is None and one.after is not None:
         return f"new {path} ({size(one.after.length)})"
     if one.after is None:
         return f"deleted {path}"
     assert one.before is not None
-    return f"{path} ({size(one.before.length)} → {size(one.after.length)})"
+    sizes = f"{size(one.before.length)} → {size(one.after.length)}"
+    return f"{path} ({sizes}, {mode})" if mode else f"{path} ({sizes})"
 
 
 def _some(parts: list[str]) -> str:
