@@ -354,3 +354,27 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: World, small_disk: P
     resumed = world.run("resume")
     assert resumed.code == 0, resumed
     assert counted(world) == ["before", "after"]
+
+
+def test_a_full_disk_ends_no_command_that_runs(world: World, small_disk: Path) -> None:
+    world.env["MUSE_HOME"] = str(small_disk / "home")
+    world.home = small_disk / "home"
+    world.home.mkdir(mode=0o700)
+    (world.root / "run").mkdir(mode=0o700)
+    (world.home / "run").symlink_to(world.root / "run")  # the runner's own files have room
+    waits = "for i in $(seq 600); do [ -e full ] && break; sleep 0.05; done; head -c 300000 /dev/urandom | base64"
+    script = world.script({"uses": [shell(WAITS), shell(waits)]}, HELLO)
+    process = world.start("exec", "--yolo", "-m", script, "do it")
+    eventually((world.work / "begun").exists)
+    filler = small_disk / "filler"
+    subprocess.run(["sh", "-c", f"head -c 4000000 /dev/zero > {filler}"], stderr=subprocess.DEVNULL, check=False)
+    (world.work / "full").touch()
+    _, err = process.communicate()
+    assert process.returncode == 6
+    assert "the disk is full" in err
+    filler.unlink()
+    (world.work / "go").touch()
+    resumed = world.run("resume")
+    assert resumed.code == 0, resumed
+    assert counted(world) == ["start", "end"]
+    assert {event["body"]["status"] for event in world.events() if event["type"] == "tool.finished"} == {"ok"}

@@ -6,7 +6,7 @@ of an `effect.doubted`. One task an effect; a cancelled step is stopped through 
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +19,7 @@ from muse.decide import approval
 from muse.decide.due import Due
 from muse.decide.paths import named_path
 from muse.effect.protocol import Model, ModelAnswer, Tool, ToolCall, ToolResult, Verdict, Workspace
-from muse.errors import Fenced
+from muse.errors import Fenced, MuseError, StoreUnavailable
 from muse.event.content import BlobRef, Observed
 from muse.event.envelope import Event
 from muse.event.kinds import (
@@ -42,6 +42,8 @@ from muse.log.protocol import Log
 from muse.runtime.failpoint import hit
 
 PARTIAL_CHARACTERS_MAX = 100_000
+LOST_GROUND = (Fenced, StoreUnavailable)
+"""What no effect can end in a result of its own for: the session is another's now, or nothing can be kept."""
 
 
 class Outcomes(Protocol):
@@ -55,6 +57,10 @@ class Outcomes(Protocol):
 
     def poke(self, agent: str = "") -> None:
         """Something that is due may have become ready."""
+        ...
+
+    def fail(self, error: MuseError) -> None:
+        """The session cannot go on in this process."""
         ...
 
 
@@ -86,13 +92,13 @@ class Dispatch:
         self._tasks, self._to = tasks, outcomes
         state = outcomes.state
         for timer in state.timers.values():
-            self._tasks.start_soon(self._timer, timer)
+            self._tasks.start_soon(self._guarding, self._timer, timer)
         for agent in state.agents.values():
             for run in agent.batch:
                 if run.phase in ("doubted", "settling"):
-                    self._tasks.start_soon(self._recover, agent.id, run.key, run.cause)
+                    self._tasks.start_soon(self._guarding, self._recover, agent.id, run.key, run.cause)
             if agent.call is not None and agent.call.phase in ("doubted", "settling"):
-                self._tasks.start_soon(self._recover, agent.id, agent.call.key, agent.call.cause)
+                self._tasks.start_soon(self._guarding, self._recover, agent.id, agent.call.key, agent.call.cause)
 
     # -- before the intent -------------------------------------------------------------------------------------------
 
@@ -106,7 +112,7 @@ class Dispatch:
             return True
         if key not in self._observing:
             self._observing.add(key)
-            self._tasks.start_soon(self._observe, one.agent, body)
+            self._tasks.start_soon(self._guarding, self._observe, one.agent, body)
         return False
 
     def observed(self, one: Due) -> Due:
@@ -124,7 +130,7 @@ class Dispatch:
             seen = await tool.observe(call, self._has.workspace, self._keep)
             if elsewhere := _elsewhere(tool.paths(self._has.workspace, call.args), call, self._has.workspace):
                 seen = Observed(folder=seen.folder, error=elsewhere)
-        except Fenced:
+        except LOST_GROUND:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
             seen = Observed(error=f"the tool failed: {error!r}")
@@ -139,18 +145,18 @@ class Dispatch:
         body = event.body
         match body:
             case ModelRequested():
-                self._tasks.start_soon(self._ask, event, body, request)
+                self._tasks.start_soon(self._guarding, self._ask, event, body, request)
             case ToolStarted():
                 self._observed.pop((body.call, body.attempt), None)
-                self._tasks.start_soon(self._run, event.agent, event.seq, body, False)
+                self._tasks.start_soon(self._guarding, self._run, event.agent, event.seq, body, False)
             case EffectDoubted():
-                self._tasks.start_soon(self._recover, event.agent, body.call, event.seq)
+                self._tasks.start_soon(self._guarding, self._recover, event.agent, body.call, event.seq)
             case EffectReconciled(verdict="attached"):
                 if run := state.run(body.call):
-                    self._tasks.start_soon(self._run, event.agent, run.intent, _intent_of(run), True)
+                    self._tasks.start_soon(self._guarding, self._run, event.agent, run.intent, _intent_of(run), True)
             case TimerSet():
                 if timer := state.timers.get(body.key):
-                    self._tasks.start_soon(self._timer, timer)
+                    self._tasks.start_soon(self._guarding, self._timer, timer)
             case ToolFinished():
                 self._has.settled(body.call, body.attempt)
             case CancelRequested() | UserPrompted():
@@ -262,7 +268,7 @@ class Dispatch:
         call = self._call(run.key, run.attempt, run.tool, run.args)
         try:
             return await tool.reconcile(call, run.observed, self._has.workspace)
-        except Fenced:
+        except LOST_GROUND:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: a recovery that fails leaves the doubt standing, and says so
             return Verdict(verdict="unknown", evidence=f"recovery failed: {error!r}")
@@ -275,6 +281,14 @@ class Dispatch:
         current = self._to.state.timers.get(timer.key)
         if current is not None and current.seq == timer.seq:
             self._to.post_bodies(timer.agent, timer.seq, TimerFired(key=timer.key))
+
+    async def _guarding(self, effect: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run an effect. One that lost its ground is the loop's to tell: were it raised here, the task group would
+        cancel its siblings, and a cancelled command is a killed one."""
+        try:
+            await effect(*args)
+        except LOST_GROUND as error:
+            self._to.fail(error)
 
     # -- small parts -------------------------------------------------------------------------------------------------
 
@@ -294,7 +308,7 @@ class Dispatch:
         try:
             tool = has.tools[body.tool]
             return await tool.run(call, body.observed, has.workspace, self._keep, self._keep_file, show, attach)
-        except Fenced:
+        except LOST_GROUND:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
             return ToolResult(status="error", text=f"The tool failed: {error!r}")

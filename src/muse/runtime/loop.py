@@ -77,6 +77,7 @@ class Loop:
         self._woken: set[str] = set(state.agents) | {"main"}
         self._wake = anyio.Event()
         self._stopping = False
+        self._failed: MuseError | None = None
         self._checkpoint_at = state.seq + CHECKPOINT_EVERY_EVENTS
 
     def post_bodies(self, agent: str, cause: int, *bodies: msgspec.Struct) -> None:
@@ -88,6 +89,11 @@ class Loop:
         """Look again: a command was submitted, or an observation is ready."""
         if agent:
             self._woken.add(agent)
+        self._wake.set()
+
+    def fail(self, error: MuseError) -> None:
+        """An effect found that the session cannot go on in this process: `run` raises it."""
+        self._failed = self._failed or error
         self._wake.set()
 
     def stop(self) -> None:
@@ -116,6 +122,8 @@ class Loop:
         return self.state
 
     async def _step(self) -> None:
+        if self._failed is not None:
+            raise self._failed
         self._wake = anyio.Event()
         if self.log.changed():
             self._fold_missed()
