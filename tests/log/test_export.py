@@ -1,7 +1,9 @@
 """Exports that muse writes: read back by its own check and by the verifier that was written from the format page."""
 
+import base64
 import io
 import json
+import random
 import secrets
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import apsw
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -138,6 +141,19 @@ def test_a_blob_named_twice_is_written_once() -> None:
         log.append(drafts, [], 1, owner.epoch)
         data = exported(log)
     assert data.count(b'{"blob":') == 1
+    assert check(data).exit_code == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 65_535, 65_536, 65_537, 131_072, 200_000])
+def test_a_blob_of_any_size_is_written_as_standard_base64(size: int) -> None:
+    content = random.Random(size).randbytes(size)
+    with MemoryLog(MemoryPlace("s"), commands=COMMANDS) as log:
+        owner = own(log, COMMANDS)
+        changes = (FileChange(path="a", after=BlobRef(*log.put_blob(content, secrets.token_bytes(32)))),)
+        log.append([seal(FilesChanged(changes=changes), "main", 0)], [], 1, owner.epoch)
+        data = exported(log)
+    line = next(json.loads(line) for line in data.splitlines() if line.startswith(b'{"blob"'))
+    assert line["data"] == base64.b64encode(content).decode()
     assert check(data).exit_code == 0
 
 

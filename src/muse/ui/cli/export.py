@@ -29,6 +29,7 @@ Write = Callable[[bytes], object]
 def command(address: str, form: str | None, output: str, force: bool, as_json: bool) -> int:
     """Export ADDRESS (SESSION[@SEQ]; default: the last session), up to SEQ."""
     place = resolve(address)
+    output = "" if output == "-" else output
     if place.address.agent:
         raise UsageError("an export is of a whole session", hint="leave :AGENT out")
     if as_json and not output:
