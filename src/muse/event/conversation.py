@@ -12,7 +12,7 @@ import msgspec
 from muse.event.content import Block, ToolSpec
 
 
-class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="item"):
+class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="item", cache_hash=True):
     """Base of the transcript's items. `seq` is the event that the item comes from."""
 
     seq: int

@@ -13,6 +13,7 @@ replaced as in `jsontext.sendable_arguments`. This module must not know how byte
 
 import json
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -29,7 +30,7 @@ from muse.effect.model.jsontext import (
 )
 from muse.effect.model.pieces import Garbage, Pieces, count_of, is_json, json_object, object_of, text_of
 from muse.effect.model.sse import Event, EventParser
-from muse.effect.model.turns import EMPTY_TEXT, AssistantTurn, Use, UserTurn, distinct, turns
+from muse.effect.model.turns import EMPTY_TEXT, TURNS_REMEMBERED, AssistantTurn, Use, UserTurn, distinct, turns
 from muse.effect.protocol import ModelAnswer, ModelFailure, Stop
 from muse.event.content import Block, ToolSpec, Usage
 from muse.event.conversation import ModelRequest
@@ -96,11 +97,11 @@ def _marked(fields: dict[str, str], marked: bool) -> str:
 
 def _messages(request: ModelRequest) -> list[str]:
     """Messages of alternating role. Turns of the model that hold nothing to send vanish, their neighbours merge."""
-    merged: list[UserTurn | list[str]] = []
+    merged: list[UserTurn | str] = []
     for turn in turns(request.items, _id_form):
         if isinstance(turn, AssistantTurn):
-            if blocks := _assistant_blocks(turn):
-                merged.append(blocks)
+            if message := _assistant_message(turn):
+                merged.append(message)
         elif merged and isinstance(before := merged[-1], UserTurn):
             merged[-1] = UserTurn(before.results + turn.results, before.texts + turn.texts)
         else:
@@ -110,11 +111,22 @@ def _messages(request: ModelRequest) -> list[str]:
     marked = [index for index, turn in enumerate(merged) if isinstance(turn, UserTurn)][-2:]
     found: list[str] = []
     for index, part in enumerate(merged):
-        if isinstance(part, UserTurn):
-            found.append(compose({"role": '"user"', "content": array(_user_blocks(part, index in marked))}))
+        if isinstance(part, str):
+            found.append(part)
+        elif index in marked:
+            found.append(_user_message(part, marked=True))
         else:
-            found.append(compose({"role": '"assistant"', "content": array(part)}))
+            found.append(_settled_message(part))
     return found
+
+
+@lru_cache(maxsize=TURNS_REMEMBERED)
+def _settled_message(turn: UserTurn) -> str:
+    return _user_message(turn, marked=False)
+
+
+def _user_message(turn: UserTurn, marked: bool) -> str:
+    return compose({"role": '"user"', "content": array(_user_blocks(turn, marked))})
 
 
 def _user_blocks(turn: UserTurn, marked: bool) -> list[str]:
@@ -129,6 +141,13 @@ def _user_blocks(turn: UserTurn, marked: bool) -> list[str]:
     for text in turn.texts:
         blocks.append(_text(text, marked and len(blocks) == last))
     return blocks
+
+
+@lru_cache(maxsize=TURNS_REMEMBERED)
+def _assistant_message(turn: AssistantTurn) -> str:
+    """The assistant message of a turn; "" if it holds nothing to send."""
+    blocks = _assistant_blocks(turn)
+    return compose({"role": '"assistant"', "content": array(blocks)}) if blocks else ""
 
 
 def _assistant_blocks(turn: AssistantTurn) -> list[str]:

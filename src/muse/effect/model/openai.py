@@ -14,6 +14,7 @@ compatible server knows. This module must not know how bytes travel.
 import json
 import re
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -33,7 +34,7 @@ from muse.effect.model.jsontext import (
 )
 from muse.effect.model.pieces import Garbage, Pieces, count_of, is_json, json_object, object_of, text_of
 from muse.effect.model.sse import Event, EventParser
-from muse.effect.model.turns import EMPTY_TEXT, AssistantTurn, Use, UserTurn, distinct, turns
+from muse.effect.model.turns import EMPTY_TEXT, TURNS_REMEMBERED, AssistantTurn, Use, UserTurn, distinct, turns
 from muse.effect.protocol import ModelAnswer, ModelFailure, Stop
 from muse.event.content import Block, ToolSpec, Usage
 from muse.event.conversation import ModelRequest
@@ -95,7 +96,7 @@ def _messages(request: ModelRequest) -> list[str]:
     said: list[str] = []
     for turn in turns(request.items, _id_form):
         if isinstance(turn, UserTurn):
-            found.extend(_result(sent_id, result.text) for sent_id, result in turn.results)
+            found.extend(_results(turn))
             said.extend(turn.texts)
         elif message := _assistant(turn):
             found.extend(_said(said if found or said else [EMPTY_TEXT]))
@@ -115,11 +116,17 @@ def _message(role: str, text: str) -> str:
     return compose({"role": quote(role), "content": quote(text)})
 
 
+@lru_cache(maxsize=TURNS_REMEMBERED)
+def _results(turn: UserTurn) -> tuple[str, ...]:
+    return tuple(_result(sent_id, result.text) for sent_id, result in turn.results)
+
+
 def _result(sent_id: str, text: str) -> str:
     content = quote(text if text.strip() else EMPTY_TEXT)
     return compose({"role": '"tool"', "tool_call_id": quote(sent_id), "content": content})
 
 
+@lru_cache(maxsize=TURNS_REMEMBERED)
 def _assistant(turn: AssistantTurn) -> str:
     """The assistant message of a turn; "" if it holds nothing to send."""
     texts = [use.block.text for use in turn.uses if use.block.kind == "text" and use.block.text.strip()]

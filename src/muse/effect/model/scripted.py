@@ -17,6 +17,7 @@ use is not answered exactly once, before anything else is said, fails as `invali
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,9 @@ PIECE_CHARS: Final = 12
 
 DELAY_MS_MAX: Final = 600_000
 """The longest delay that a script may ask for."""
+
+ITEMS_REMEMBERED: Final = 16_384
+"""Transcript items whose JSON text is kept: a session sends the same ones in request after request."""
 
 
 class Failing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -120,6 +124,7 @@ def _tool(spec: ToolSpec) -> str:
     return compose({"name": quote(spec.name), "description": quote(spec.description), "schema": quote(spec.schema)})
 
 
+@lru_cache(maxsize=ITEMS_REMEMBERED)
 def _item(item: TranscriptItem) -> str:
     match item:
         case Said():

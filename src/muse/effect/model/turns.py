@@ -17,6 +17,12 @@ from muse.event.conversation import Answered, Resulted, Said, TranscriptItem
 EMPTY_TEXT: Final = "(empty)"
 """What is sent where a provider wants text and there is none: an empty prompt, the result of a silent command."""
 
+TRANSCRIPTS_KEPT_MAX: Final = 512
+"""Transcripts whose turns are kept between requests."""
+
+TURNS_REMEMBERED: Final = 32_768
+"""Turns whose JSON text a dialect keeps: a session sends the same ones in request after request."""
+
 
 class Use(msgspec.Struct, frozen=True):
     """One block of a response. `sent_id` is the tool use's id in the request; "" for any other block."""
@@ -25,13 +31,13 @@ class Use(msgspec.Struct, frozen=True):
     sent_id: str = ""
 
 
-class AssistantTurn(msgspec.Struct, frozen=True):
+class AssistantTurn(msgspec.Struct, frozen=True, cache_hash=True):
     """What the model said between two user turns."""
 
     uses: tuple[Use, ...]
 
 
-class UserTurn(msgspec.Struct, frozen=True):
+class UserTurn(msgspec.Struct, frozen=True, cache_hash=True):
     """What the model is told next: results as (id in the request, result), then texts; never nothing."""
 
     results: tuple[tuple[str, Resulted], ...]
@@ -41,14 +47,55 @@ class UserTurn(msgspec.Struct, frozen=True):
 Turn = AssistantTurn | UserTurn
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    """The beginning of a transcript, already cut: `taken` are the ids that its tool uses were sent with."""
+
+    items: tuple[TranscriptItem, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    taken: frozenset[str] = frozenset()
+
+
+_kept: Final[dict[tuple[re.Pattern[str], TranscriptItem], _Kept]] = {}
+
+
 def turns(items: Sequence[TranscriptItem], usable_id: re.Pattern[str]) -> list[Turn]:
     """Alternating turns. Asserts the contract of ModelRequest: each tool use has exactly one result, next to it.
 
     An id that matches `usable_id` is sent as it is. One that does not, or that an earlier response used already
     (some servers count from zero in each), is replaced by one made from where it stands: `muse_SEQ_INDEX`.
+
+    A transcript only grows, so what stands before its last response is kept for the next request: the same turns,
+    which a dialect may know again. Equal items give equal turns whether any were kept or not.
     """
+    whole = tuple(items)
+    if not whole:
+        return []
+    settled = _start_of_last_response(whole)
+    key = (usable_id, whole[0])
+    kept = _kept.pop(key, _Kept())
+    if len(kept.items) > settled or whole[: len(kept.items)] != kept.items:
+        kept = _Kept()
+    taken = set(kept.taken)
+    before = (*kept.turns, *_cut(whole[len(kept.items) : settled], taken, usable_id))
+    _kept[key] = _Kept(whole[:settled], before, frozenset(taken))
+    if len(_kept) > TRANSCRIPTS_KEPT_MAX:
+        _kept.pop(next(iter(_kept)), None)
+    return [*before, *_cut(whole[settled:], taken, usable_id)]
+
+
+def _start_of_last_response(items: tuple[TranscriptItem, ...]) -> int:
+    """Where the last assistant turn begins: nothing before it changes any more. 0 if there is none."""
+    at = len(items)
+    while at > 0 and not isinstance(items[at - 1], Answered):
+        at -= 1
+    while at > 0 and isinstance(items[at - 1], Answered):
+        at -= 1
+    return at
+
+
+def _cut(items: tuple[TranscriptItem, ...], taken: set[str], usable_id: re.Pattern[str]) -> list[Turn]:
+    """The turns of a part of a transcript that begins where a turn does; adds to `taken`."""
     found: list[Turn] = []
-    taken: set[str] = set()
     at = 0
     while at < len(items):
         uses: list[Use] = []
