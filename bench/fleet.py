@@ -1,0 +1,115 @@
+"""The loop with many agents: the real loop, rules, fold and SQLite log, and effects that end at once.
+
+Each agent goes on for ever: a model response with one tool use, its result, the next request. The pretended
+dispatch hands in, at every step, the outcome of every intent of the step before, so that a step appends the outcomes
+of all agents and the decisions that are due after them in one transaction.
+"""
+
+import time
+from pathlib import Path
+from typing import cast
+
+import anyio
+import anyio.abc
+import msgspec
+from bench.bodies import Kind, finished, text_of
+
+from muse.decide.context import Builder, Rules
+from muse.decide.due import Due
+from muse.effect.model import scripted
+from muse.event.content import Block, Settings, ToolSpec
+from muse.event.envelope import Event
+from muse.event.kinds import COMMANDS, AgentSpawned, ModelRequested, ModelResponded, ToolStarted, UserPrompted
+from muse.fold.state import Session
+from muse.log.sqlite import SqliteLog
+from muse.runtime.checkpoint import fold
+from muse.runtime.dispatch import Dispatch, Outcomes
+from muse.runtime.loop import Loop
+from muse.runtime.seal import seal
+from muse.runtime.session import claim
+
+RULES = Rules(version=1, builders={"scripted": Builder(scripted.BUILDER, scripted.build)})
+SETTINGS = Settings(
+    provider="scripted", dialect="scripted", model="-", mode="yolo", model_calls_max=0, retry_base_ms=1
+)
+TOOL = ToolSpec(name="note", description="Note something.", schema="{}", recovery="opaque")
+SYSTEM = "You take notes."
+
+
+class Instant:
+    """A dispatch whose effects end as soon as their intent is durable. It stops the loop after `events` more."""
+
+    def __init__(self, text: str, events: int) -> None:
+        self._text = text
+        self._events = events
+        self._left = events
+        self.begun = self.ended = 0.0
+        self.seen = 0
+
+    def begin(self, tasks: anyio.abc.TaskGroup, outcomes: Outcomes) -> None:
+        """See `Dispatch.begin`."""
+        self._loop = cast(Loop, outcomes)
+        self.begun = time.perf_counter()
+
+    def ready(self, one: Due) -> bool:
+        """Everything is."""
+        return True
+
+    def observed(self, one: Due) -> Due:
+        """Nothing was."""
+        return one
+
+    def react(self, event: Event, state: Session, request: bytes = b"") -> None:
+        """Hand in at once what the intent leads to."""
+        self.seen += 1
+        self.ended = time.perf_counter()
+        if self.seen == self._events:
+            self._loop.stop()
+        match event.body:
+            case ModelRequested(call=call, attempt=attempt):
+                use = Block(kind="tool_use", id=f"use_{call}", name="note", args='{"path": "src/parser.py"}')
+                answer = ModelResponded(call=call, attempt=attempt, blocks=(use,), stop="tool_use", duration_ms=800)
+                self._loop.post_bodies(event.agent, event.seq, answer)
+            case ToolStarted(call=call, attempt=attempt):
+                self._loop.post_bodies(event.agent, event.seq, finished(call, attempt, self._text))
+            case _:
+                pass
+
+
+class Fleet:
+    """A session of `agents` agents in a new log, all of them about to ask their model."""
+
+    def __init__(self, folder: Path, agents: int) -> None:
+        self.log = SqliteLog.create(folder / f"{agents}-{time.monotonic_ns()}.muse", "s", commands=COMMANDS)
+        self.ownership = claim(self.log, SETTINGS, str(folder), lambda _epoch: (TOOL,))
+        names = ["main"] + [f"main.{n}" for n in range(1, agents)]
+        spawned = AgentSpawned(system=SYSTEM, tools=(TOOL.name,))
+        first = [seal(spawned, name, 1) for name in names]
+        first += [seal(UserPrompted(text="Begin."), name, 0) for name in names]
+        self.log.append(first, [], self.log.head().seq, self.ownership.epoch)
+
+    def run(self, kind: Kind, events: int) -> float:
+        """Events a second over at least so many events."""
+        instant = Instant(text_of(kind), events)
+        state = fold(self.log)
+        loop = Loop(self.log, self.ownership, state, RULES, cast(Dispatch, instant), lambda _event: None)
+        anyio.run(loop.run)
+        return instant.seen / (instant.ended - instant.begun)
+
+    def close(self) -> None:
+        """Let the log go."""
+        self.log.close()
+
+
+def body_mix() -> list[msgspec.Struct]:
+    """One round of an agent: its four events, for counting bytes and leaves."""
+    use = Block(kind="tool_use", id="use_main/1", name="note", args='{"path": "src/parser.py"}')
+    return [
+        ModelResponded(call="main/1", attempt=1, blocks=(use,), stop="tool_use", duration_ms=800),
+        ToolStarted(call="main/2", attempt=1, tool="note", args=use.args, recovery="opaque", allowed_by="yolo"),
+        finished("main/2", 1, text_of("400 B")),
+        ModelRequested(
+            call="main/3", attempt=1, provider="scripted", model="-", builder="scripted/1", items=3,
+            request_sha256="0" * 64, request_bytes=1000,
+        ),
+    ]  # fmt: skip
