@@ -63,9 +63,12 @@ APPROVAL_TIMEOUT = 300
 
 
 def new_session_id() -> str:
-    """`YYYYMMDD-HHMMSS-xxxxxxxx`: sorts by time; the last eight characters alone name it."""
-    tail = "".join(secrets.choice(SESSION_ALPHABET) for _ in range(8))
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{tail}"
+    """`YYYYMMDD-HHMMSS-xxxxxxxx`: sorts by time; the last eight characters alone name it. The first two of them are
+    the milliseconds, so that sessions made in one second sort too; the others are drawn."""
+    now = datetime.now(UTC)
+    high, low = divmod(now.microsecond // 1000, len(SESSION_ALPHABET))
+    tail = SESSION_ALPHABET[high] + SESSION_ALPHABET[low] + "".join(secrets.choice(SESSION_ALPHABET) for _ in range(6))
+    return f"{now:%Y%m%d-%H%M%S}-{tail}"
 
 
 def session_path(session: str) -> Path:

@@ -76,6 +76,13 @@ def test_log_of_an_agent_that_is_not_there_is_empty(past: World) -> None:
     assert past.run("log", ":main.7").out == ""
 
 
+def test_log_of_one_agent_and_of_a_type_that_is_none(past: World) -> None:
+    assert past.run("log", "--agent", "main", "--json").out == past.run("log", "--json").out
+    done = past.run("log", "--type", "tool.stared")
+    assert (done.code, done.out) == (0, "")
+    assert "no type 'tool.stared' is known" in done.err
+
+
 def test_an_event_beyond_the_head_is_a_usage_error(past: World) -> None:
     for command in ("log", "replay", "show", "export"):
         done = past.run(command, "@999")
@@ -489,6 +496,12 @@ def test_an_event_before_damage_can_be_shown_and_one_behind_it_cannot(past: Worl
     assert past.run("show", f"{broken}@6").code == 6
     assert past.run("export", str(broken), "-o", str(broken.parent / "x.jsonl")).code == 6
     assert not (broken.parent / "x.jsonl").exists()
+
+
+def test_no_head_to_keep_is_given_of_a_damaged_log(past: World, broken: Path) -> None:
+    done = past.run("verify", str(broken), "--head")
+    assert done.code == 6
+    assert "the first bad event is #5" in done.out
 
 
 def test_stepping_ends_at_the_damage_and_says_so(past: World, broken: Path) -> None:

@@ -45,7 +45,7 @@ def command(address: str, head: str | None, as_json: bool, no_color: bool) -> in
     with answers(colour=not no_color) as out:
         if as_json:
             out.json(_json(report, place.path))
-        elif head == "":
+        elif head == "" and report.exit_code == 0:
             out.line(f"{report.head.seq}:{report.head.hash.hex()}")
         else:
             _print(report, place.path, out)
