@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from muse.decide import approval
 from muse.decide.context import Builder, Rules
 from muse.decide.due import BACKOFF_MAX_MS, due
 from muse.effect.model import scripted
@@ -273,3 +274,14 @@ def test_an_event_of_an_unknown_type_blocks_going_on() -> None:
     story.prompt()
     assert story.due() == []
     assert story.state.unknown == [f"agent.dreamt v1 (#{seq})"]
+
+
+@pytest.mark.parametrize(
+    "args", ['{"command":"a","command":"b"}', '{"n":NaN}', "[1]", "{", '{"command":"x"} y', '"text"', "null"]
+)
+def test_arguments_that_a_strict_parser_refuses_never_reach_a_tool(args: str) -> None:
+    story = Story().asked(("shell", args))
+    started = story.take()[0]
+    assert isinstance(started, ToolStarted)
+    assert started.recovery == "pure"
+    assert approval.parsed(args) is None

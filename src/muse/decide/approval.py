@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from muse.event.jsontext import sendable_arguments, sendable_object, strict_object
+
 SHOWN_CHARACTERS_MAX = 20_000
 
 
 @lru_cache(maxsize=512)
 def parsed(args: str) -> dict[str, Any] | None:
-    """The arguments as a JSON object, or None when the text is none. The result is shared: do not change it."""
-    try:
-        value = json.loads(args or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    """The arguments as a JSON object, or None when the text is none that every strict parser would take: then nothing
+    runs, and later requests show the model `invalid_arguments`. The result is shared: do not change it."""
+    return strict_object(sendable_arguments(args)) if sendable_object(args or "{}") is not None else None
 
 
 def shown(tool: str, args: str) -> str:

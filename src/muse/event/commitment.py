@@ -15,11 +15,12 @@ from typing import Any, Final
 import msgspec
 
 from muse.errors import InvalidEvent
-from muse.event.codec import INTEGER_MAX, parse
-from muse.event.leaves import BLOB, CHUNK, INTEGER, STRING, Parts, walk
+from muse.event.codec import DEPTH_MAX, INTEGER_MAX, parse
+from muse.event.leaves import BLOB, CHUNK, EMPTY_ARRAY, EMPTY_OBJECT, INTEGER, STRING, Parts, walk
 from muse.event.leaves import PIECE_BYTES_MAX as PIECE_BYTES_MAX
 from muse.event.leaves import Leaf as Leaf
 from muse.event.leaves import leaves as leaves
+from muse.event.strict_json import read
 
 CHUNK_BYTES: Final = 65536
 KEY_BYTES: Final = 32
@@ -149,8 +150,11 @@ def hashes_of(found: list[Parts], key: bytes) -> list[bytes]:
         within, around = inner.copy(), outer.copy()
         within.update(i.to_bytes(4, "big"))
         around.update(within.digest())
-        data = b"\0" + around.digest()[:SALT_BYTES] + _tail(kind, path, piece, text)
-        hashes.append(_sha256(data).digest())
+        parts = (
+            b"\0", around.digest()[:SALT_BYTES], _KIND_BYTES[kind], len(path).to_bytes(4, "big"), path,
+            piece.to_bytes(4, "big"), text,
+        )  # fmt: skip
+        hashes.append(_sha256(b"".join(parts)).digest())
     return hashes
 
 
@@ -222,14 +226,11 @@ def check_disclosed(disclosed: Disclosed, clear: Collection[str] = ()) -> Root:
     Raises InvalidEvent for a leaf that no body has, and when a key of `clear` (those that the type's bodies always
     hold) is not shown: a hidden leaf does not say what it was, so only what must be there can be missed.
     """
-    shown: set[str | int] = set()
     for entry in disclosed.leaves:
         if isinstance(entry, Shown):
             _check_leaf(entry.leaf)
-            shown.update(steps(entry.leaf.path)[:1])
-    missing = sorted(set(clear) - shown)
-    if missing:
-        raise InvalidEvent(f"the clear field `{missing[0]}` is hidden")
+    if clear:
+        _check_clear([entry.leaf for entry in disclosed.leaves if isinstance(entry, Shown)], clear)
     hashes = [
         leaf_hash(entry.salt, entry.leaf) if isinstance(entry, Shown) else entry.hash for entry in disclosed.leaves
     ]
@@ -245,7 +246,9 @@ def encode_disclosed(disclosed: Disclosed) -> bytes:
 def parse_disclosed(data: bytes | str | list[Any]) -> Disclosed:
     """The redacted body of this JSON text, or of the array that was read from it. Raises InvalidEvent."""
     try:
-        entries = json.loads(data, object_pairs_hook=_unique) if isinstance(data, bytes | str) else data
+        if isinstance(data, bytes):
+            data = data.decode()
+        entries = read(data) if isinstance(data, str) else data
         if not isinstance(entries, list) or not entries:
             raise InvalidEvent("a redacted body is an array of leaves")
         return Disclosed(tuple(_read_entry(dict(entry)) for entry in entries))
@@ -272,9 +275,30 @@ def _is_step(step: object) -> bool:
     return type(step) is int and 0 <= step < 2**32
 
 
+def _check_clear(shown: list[Leaf], clear: Collection[str]) -> None:
+    """Refuses a clear key of which nothing is shown, or a piece without the one before it. Whether further pieces
+    were hidden at its end cannot be seen."""
+    pieces = {(leaf.path, leaf.piece): steps(leaf.path)[:1] for leaf in shown}
+    missing = sorted(key for key in clear if (key,) not in pieces.values())
+    if missing:
+        raise InvalidEvent(f"the clear field `{missing[0]}` is hidden")
+    for (path, piece), first in pieces.items():
+        if piece and first[0] in clear and (path, piece - 1) not in pieces:
+            raise InvalidEvent(f"a part of the clear field `{first[0]}` is hidden")
+
+
+def _check_path(leaf: Leaf) -> None:
+    """Refuses a path that leads nowhere in a canonical body, or to something else than this kind of leaf."""
+    path = steps(leaf.path)
+    levels = len(path) + (leaf.kind in (EMPTY_OBJECT, EMPTY_ARRAY, BLOB))
+    is_place = type(path[0]) is str and "blob" not in path if path else leaf.kind == EMPTY_OBJECT
+    if not is_place or levels > DEPTH_MAX:
+        raise InvalidEvent("a leaf is shown at a path that no body has")
+
+
 def _check_leaf(leaf: Leaf) -> None:
     """Refuses a shown leaf that no canonical body has."""
-    steps(leaf.path)
+    _check_path(leaf)
     text = leaf.text
     if leaf.kind == STRING:
         well_formed = len(text) <= PIECE_BYTES_MAX and b"\n" not in text[:-1] and (text != b"" or leaf.piece == 0)
@@ -337,14 +361,6 @@ def _from_hex(text: str, size: int) -> bytes:
     if not re.fullmatch(rf"[0-9a-f]{{{2 * size}}}", text):
         raise InvalidEvent(f"not {size} bytes in lower-case hex")
     return bytes.fromhex(text)
-
-
-def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a redacted body; a key that stands twice would be read differently by different readers."""
-    found = dict(members)
-    if len(found) != len(members):
-        raise InvalidEvent("a key stands twice")
-    return found
 
 
 def _tail(kind: int, path: bytes, piece: int, text: bytes) -> bytes:

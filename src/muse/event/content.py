@@ -7,6 +7,7 @@ so a new field with a default needs no new version of the event.
 from typing import Literal
 
 import msgspec
+
 from muse.event.codec import BlobRef
 
 __all__ = [

@@ -19,7 +19,13 @@ from typing import Final
 import msgspec
 
 from muse.effect.model.failure import by_error, excerpt, no_stream
-from muse.effect.model.jsontext import (
+from muse.effect.model.pieces import Garbage, Pieces, count_of, is_json, json_object, object_of, text_of
+from muse.effect.model.sse import Event, EventParser
+from muse.effect.model.turns import EMPTY_TEXT, TURNS_REMEMBERED, AssistantTurn, Use, UserTurn, distinct, turns
+from muse.effect.protocol import ModelAnswer, ModelFailure, Stop
+from muse.event.content import Block, ToolSpec, Usage
+from muse.event.conversation import ModelRequest
+from muse.event.jsontext import (
     array,
     compose,
     members,
@@ -28,12 +34,6 @@ from muse.effect.model.jsontext import (
     sendable_arguments,
     sendable_object,
 )
-from muse.effect.model.pieces import Garbage, Pieces, count_of, is_json, json_object, object_of, text_of
-from muse.effect.model.sse import Event, EventParser
-from muse.effect.model.turns import EMPTY_TEXT, TURNS_REMEMBERED, AssistantTurn, Use, UserTurn, distinct, turns
-from muse.effect.protocol import ModelAnswer, ModelFailure, Stop
-from muse.event.content import Block, ToolSpec, Usage
-from muse.event.conversation import ModelRequest
 from muse.event.text import clean
 
 BUILDER: Final = "anthropic/1"

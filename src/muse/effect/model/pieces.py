@@ -6,7 +6,7 @@ must not know any wire dialect.
 
 import json
 
-from muse.effect.model.jsontext import shallow
+from muse.event.jsontext import shallow
 from muse.event.text import clean
 
 

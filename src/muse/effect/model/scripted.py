@@ -24,11 +24,11 @@ from typing import Final
 import msgspec
 
 from muse.effect.model.failure import excerpt
-from muse.effect.model.jsontext import array, compose, quote
 from muse.effect.protocol import FailureClass, ModelAnswer, ModelFailure, Show
 from muse.errors import ConfigError
 from muse.event.content import Block, ToolSpec, Usage
 from muse.event.conversation import Answered, ModelRequest, Resulted, Said, TranscriptItem
+from muse.event.jsontext import array, compose, quote
 
 BUILDER: Final = "scripted/1"
 

@@ -6,6 +6,7 @@ origins: `approval.decided` is a command when `by` is `person`, `session.rewound
 Clear fields are enums, integers and minted ids that redaction may never hide (docs/format.md).
 """
 
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -71,7 +72,7 @@ __all__ = [
     "ModelRequested", "ModelResponded", "NoteAdded", "OwnershipTaken", "PolicyChanged", "ProcessAdopted",
     "ProcessReaped", "ProcessStarted", "QuestionAnswered", "QuestionAsked", "ResultDelivered", "SessionClosed",
     "SessionForked", "SessionOpened", "SessionRewound", "TimerFired", "TimerSet", "ToolFinished", "ToolStarted",
-    "UserPrompted", "WorkspaceRestored", "WorktreePrepared", "WorktreeRemoved",
+    "UserPrompted", "WorkspaceRestored", "WorktreePrepared", "WorktreeRemoved", "required_clear",
 ]  # fmt: skip
 
 
@@ -146,3 +147,15 @@ COMMANDS: dict[str, int] = {name: kind.version for name, kind in KINDS.items() i
     "approval.decided": KINDS["approval.decided"].version
 }
 """The types that any process may submit, with the version this build understands."""
+
+
+@lru_cache(maxsize=256)
+def required_clear(kind: str, version: int | None = None) -> frozenset[str]:
+    """The clear keys that every body of this type holds, so that one not shown was hidden (docs/format.md §7).
+
+    Nothing for a type, or a version (None: the newest), that is not known.
+    """
+    found = KINDS.get(kind)
+    if found is None or version not in (None, found.version):
+        return frozenset()
+    return found.clear & {field.encode_name for field in msgspec.structs.fields(found.body) if field.required}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.effect.model.samples import any_text, json_values, unhurried
 
-from muse.effect.model.jsontext import elements, members, quote, sendable_arguments, sendable_object, strict_object
+from muse.event.jsontext import elements, members, quote, sendable_arguments, sendable_object, strict_object
 from muse.testing.validate import Fault, parsed
 
 
