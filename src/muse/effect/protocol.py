@@ -60,8 +60,9 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What recovery found about a call whose host died between intent and result.
 
-    `attached`: still running, or ended with a known result: `run` again with `attach=True` returns it. `not_done`: safe to
-    start again. `done`: `result` holds the outcome. `retried`: run again (no side effect). `unknown`: `result` says so.
+    `attached`: still running, or ended with a known result: `run` again with `attach=True` returns it. `not_done`:
+    safe to start again. `done`: `result` holds the outcome. `retried`: run again (no side effect). `unknown`:
+    `result` says so.
     """
 
     verdict: Literal["done", "not_done", "attached", "retried", "unknown"]
