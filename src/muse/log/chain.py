@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from muse.errors import Conflict, Damaged, InvalidEvent
 from muse.event.codec import BlobRef, blob_refs, encode_header, parse, parse_header
 from muse.event.commitment import KEY_BYTES, chain, check_disclosed, parse_disclosed
+from muse.event.kinds import required_clear
 from muse.log.protocol import Draft, Head, Stored
 
 OPENED: Final = "session.opened"
@@ -119,9 +120,10 @@ def check_link(previous: Head, event: Stored) -> Head:
     return Head(event.seq, event.hash)
 
 
-def check_leaves(seq: int, leaves: bytes, count: int, root: bytes) -> None:
-    """Raises InvalidEvent unless these disclosed leaves may stand for event `seq` with this commitment."""
-    found = check_disclosed(parse_disclosed(leaves))
+def check_leaves(seq: int, leaves: bytes, header: bytes, count: int, root: bytes) -> None:
+    """Raises InvalidEvent unless these disclosed leaves may stand for event `seq` with this header and commitment."""
+    read = parse_header(header)
+    found = check_disclosed(parse_disclosed(leaves), required_clear(read.type, read.v))
     if (found.count, found.root) != (count, root):
         raise InvalidEvent(f"these leaves are not those of event {seq}")
 

@@ -6,20 +6,22 @@ This module must not know where the lines come from.
 
 import base64
 import binascii
-import json
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Final, Literal, NoReturn
 
-from muse.errors import InvalidEvent
-from muse.event.commitment import chain, check_disclosed, commit, commit_blob, genesis, parse_disclosed
+from muse.errors import InvalidEvent, UsageError
+from muse.event.codec import INTEGER_MAX, Header, parse_header
+from muse.event.commitment import Root, chain, commit_blob, genesis
+from muse.event.strict_json import BadJson, read_line
 from muse.log.blobs import chunks_of
 from muse.log.export import EXPORT_VERSION
-from muse.log.protocol import Head, Stored
-from muse.log.verify import BLOBS, BODIES, CHAIN, HEADERS, ORDER, Report, Row, check_event
+from muse.log.protocol import Head
+from muse.log.verify import BLOBS, BODIES, CHAIN, HEADERS, ORDER, Named, Report, Row, commitment
 
 LINES: Final = "lines"
-INTEGER_MAX: Final = 2**53
+LINE_BYTES_MAX: Final = 2**31
+"""A line with the largest output that a command may leave (1 GiB) as base64 fits into it."""
 PROGRESS_EVENTS: Final = 500
 
 _hex: Final = re.compile(r"[0-9a-f]{64}")
@@ -45,11 +47,21 @@ class _Broken(Exception):
     """The export breaks off here, in the middle of its last line."""
 
 
+def lines_of(file: BinaryIO, limit: int = LINE_BYTES_MAX) -> Iterator[bytes]:
+    """The lines of an export with their ends. Raises UsageError at one that is longer than `limit` bytes."""
+    while line := file.readline(limit + 1):
+        if len(line) > limit:
+            raise UsageError(f"not checkable: a line of the export has more than {limit} bytes")
+        yield line
+
+
 def verify_export(
     lines: Iterable[bytes], *, head: tuple[int, bytes] | None = None, progress: Callable[[int], None] | None = None
 ) -> Report:
-    """Check an export given as lines with their ends (an open binary file). `head` is a (seq, hash) known from
-    elsewhere; `progress` is called with the number of events done."""
+    """Check an export given as lines with their ends (`lines_of`, an open binary file).
+
+    `head` is a (seq, hash) known from elsewhere; `progress` is called with the number of events done.
+    """
     export = _Export(head)
     wrong: _Wrong | None = None
     try:
@@ -84,11 +96,13 @@ class _Export:
 
     def line(self, data: bytes) -> None:
         """Take the next line."""
+        if self.closed:
+            self._wrong(LINES, "something follows the last line")
+        if self.promised is None and not data.startswith(b"{"):
+            self._wrong(LINES, "this is no muse export")
         value = self._parsed(data)
         if self.promised is None:
             self._first(value)
-        elif self.closed:
-            self._wrong(LINES, "something follows the last line")
         elif "header" in value:
             self._event(value)
         elif "blob" in value:
@@ -102,17 +116,12 @@ class _Export:
             self._wrong(BLOBS, f"blob {min(self.unnamed)} is named by no event")
 
     def _parsed(self, data: bytes) -> dict[str, Any]:
-        whole = data.endswith(b"\n")
         try:
-            value = json.loads(data.removesuffix(b"\n").decode(), object_pairs_hook=_unique, parse_constant=_refuse)
-            if type(value) is dict:
-                return value
-            problem = "a line is no JSON object"
-        except (ValueError, RecursionError) as error:
-            problem = f"a line cannot be read: {error}"
-        if not whole and not self.closed:
-            raise _Broken
-        raise self._fault(LINES, problem)
+            return read_line(data.removesuffix(b"\n"))
+        except BadJson as error:
+            if error.is_cut and not data.endswith(b"\n"):
+                raise _Broken from error
+            raise self._fault(LINES, f"a line cannot be read: {error}") from error
 
     def _first(self, value: dict[str, Any]) -> None:
         version = value.get("muse_export")
@@ -138,45 +147,47 @@ class _Export:
             self._wrong(LINES, "a line of an event has other keys than it may")
         if any(type(value[name]) is not str for name in required - {"leaves"}) or not _is_text(value["header"]):
             self._wrong(LINES, "a line of an event holds something else than text")
-        stated = self._hash(value["hash"]) if "hash" in value else None
-        stored = self._stored(seq, value, stated)
-        checked = check_event(stored)
-        for fault in checked.faults:
-            self._wrong(fault.what, fault.detail)
-        assert checked.id is not None
-        if checked.id in self._ids:
-            self._wrong(ORDER, f"id {checked.id} stands twice")
-        self._ids.add(checked.id)
+        header = self._header(value["header"].encode())
+        content, blobs = self._content(value, header)
+        found = chain(self.head.hash, value["header"].encode(), content.count, content.root)
         assert self.promised is not None
         if seq > self.promised.seq:
             self._wrong(ORDER, f"there are more events than the first line says ({self.promised.seq})")
-        found = chain(self.head.hash, stored.header, stored.count, stored.root)
-        if found != stored.hash or (seq == self.promised.seq and found != self.promised.hash):
+        stated = self._hash(value["hash"]) if "hash" in value else found
+        if found != stated or (seq == self.promised.seq and found != self.promised.hash):
             self._wrong(CHAIN, "the chain breaks here")
-        self._named(checked.blobs)
+        self._named(blobs)
         self.head = Head(seq, found)
         self._note_known()
-        self.approvals += checked.type == "approval.decided"
-        if checked.redacted:
+        self.approvals += header.type == "approval.decided"
+        if redacted:
             self.redacted.append(seq)
 
-    def _stored(self, seq: int, value: dict[str, Any], stated: bytes | None) -> Stored:
-        """The event as a store would hold it, with the commitment that the line itself gives."""
-        header = value["header"].encode()
+    def _header(self, data: bytes) -> Header:
+        seq = self.head.seq + 1
+        try:
+            header = parse_header(data)
+        except InvalidEvent as error:
+            raise self._fault(HEADERS, str(error)) from error
+        if header.seq != seq:
+            self._wrong(HEADERS, f"the header says it is event {header.seq}")
+        if header.id in self._ids:
+            self._wrong(ORDER, f"id {header.id} stands twice")
+        self._ids.add(header.id)
+        return header
+
+    def _content(self, value: dict[str, Any], header: Header) -> tuple[Root, list[Named]]:
+        """What commits to the event's body, and the blobs that it names."""
         try:
             if "leaves" in value:
-                hidden = json.dumps(value["leaves"], ensure_ascii=False, separators=(",", ":")).encode()
-                body, key, root = None, None, check_disclosed(parse_disclosed(value["leaves"]))
-            else:
-                hidden, body = None, value["body"].encode()
-                key = self._hash(value["key"])
-                root = commit(body, key)
+                if type(value["leaves"]) is not list:
+                    raise InvalidEvent("a redacted body is an array of leaves")
+                return commitment(None, None, value["leaves"], header)
+            return commitment(value["body"].encode(), self._hash(value["key"]), None, header)
         except (InvalidEvent, UnicodeEncodeError) as error:
-            raise _Wrong(BODIES, seq, str(error)) from error
-        hash_ = stated if stated is not None else chain(self.head.hash, header, root.count, root.root)
-        return Stored(seq, header, body, key, root.count, root.root, hash_, hidden)
+            raise self._fault(BODIES, str(error)) from error
 
-    def _named(self, named: list[tuple[str, int]]) -> None:
+    def _named(self, named: list[Named]) -> None:
         for root, length in named:
             if root not in self.blobs:
                 self._wrong(BLOBS, f"blob {root} is not in an earlier line")
@@ -251,17 +262,6 @@ class _Export:
             self.known_hash = self.head.hash
 
 
-def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) != len(members):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
 def _is_text(value: str) -> bool:
     try:
         value.encode()
@@ -286,7 +286,7 @@ def _report(export: _Export, wrong: _Wrong | None) -> Report:
     known = _known_row(export, wrong)
     rows.append(known)
     if known.state == "failed":
-        exit_code = 8 if exit_code == 8 or export.known_hash is None else 6
+        exit_code = 8 if export.known_hash is None else 6
     return Report(export.session, tuple(rows), export.head.seq, len(export.blobs), export.head, exit_code)
 
 

@@ -308,7 +308,7 @@ class MemoryLog:
                 if not 0 < seq <= len(place.events):
                     raise InvalidEvent(f"event {seq} is not in the log")
                 event = place.events[seq - 1]
-                chain.check_leaves(seq, leaves, event.count, event.root)
+                chain.check_leaves(seq, leaves, event.header, event.count, event.root)
             for root in hidden_roots:
                 self.blob_key(root)
             for seq, leaves in events.items():

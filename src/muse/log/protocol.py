@@ -188,8 +188,9 @@ class Log(Protocol):
 
         `events` gives the disclosed leaves (docs/format.md) that replace the body and key of each seq, `roots` the
         blobs whose key and bytes go; fold checkpoints, which may hold the text, go too. Raises `InvalidEvent`, with
-        nothing changed, for leaves that do not have the event's root or a seq that is not there; `Damaged` for an
-        unknown blob. When it returns, the bytes are overwritten in the store; copies elsewhere are out of reach.
+        nothing changed, for leaves that do not have the event's root or hide a clear key, or a seq that is not there;
+        `Damaged` for an unknown blob. When it returns, the bytes are overwritten in the store; copies elsewhere are
+        out of reach.
         """
         ...
 

@@ -359,8 +359,8 @@ class SqliteLog(SqliteReader):
         with self._writing():
             self._checked_last(epoch)
             for seq, leaves in events.items():
-                sql = "SELECT leaf_count, root FROM events WHERE seq = ?"
-                found = fetch(self._db, tuple[int, bytes], sql, (seq,))
+                sql = "SELECT header, leaf_count, root FROM events WHERE seq = ?"
+                found = fetch(self._db, tuple[bytes, int, bytes], sql, (seq,))
                 if not found:
                     raise InvalidEvent(f"event {seq} is not in the log")
                 chain.check_leaves(seq, leaves, *found[0])

@@ -20,7 +20,7 @@ import msgspec
 from muse.errors import Damaged, Incomplete, InvalidEvent
 from muse.event.codec import Header, blob_refs, parse, parse_header
 from muse.event.commitment import Root, Shown, chain, check_disclosed, commit, genesis, parse_disclosed
-from muse.event.kinds import COMMANDS, KINDS
+from muse.event.kinds import COMMANDS, required_clear
 from muse.event.leaves import BLOB
 from muse.log.protocol import Head, Log, Stored
 
@@ -154,7 +154,7 @@ def check_event(event: Stored) -> Checked:
         faults.append(Fault(HEADERS, event.seq, str(error)))
     named: list[Named] = []
     try:
-        found, named = _commitment(event, header)
+        found, named = commitment(event.body, event.key, event.hidden, header)
         if (found.count, found.root) != (event.count, event.root):
             faults.append(Fault(BODIES, event.seq, "the body is not what the chain commits to"))
     except InvalidEvent as error:
@@ -176,27 +176,26 @@ def _check_plain(batch: list[_Plain]) -> list[tuple[Any, ...]]:
     return [tuple(check_event(Stored(*fields))) for fields in batch]
 
 
-def _commitment(event: Stored, header: Header | None) -> tuple[Root, list[Named]]:
-    if event.body is not None:
-        if event.key is None or event.hidden is not None:
+def commitment(
+    body: bytes | None, key: bytes | None, hidden: bytes | list[Any] | None, header: Header | None
+) -> tuple[Root, list[Named]]:
+    """What commits to an event's content, whole or redacted, and the blobs that it names.
+
+    `hidden` are the disclosed leaves, as JSON text or read; `header` says which keys must be shown (None: not known).
+    Raises InvalidEvent for what no event holds.
+    """
+    if body is not None:
+        if key is None or hidden is not None:
             raise InvalidEvent("the event is half redacted")
-        body = parse(event.body)
-        return commit(body, event.key), [(ref.blob, ref.length) for ref in blob_refs(body)]
-    if event.hidden is None or event.key is not None:
+        parsed = parse(body)
+        return commit(parsed, key), [(ref.blob, ref.length) for ref in blob_refs(parsed)]
+    if hidden is None or key is not None:
         raise InvalidEvent("the body is gone, and its leaves are not disclosed")
-    disclosed = parse_disclosed(event.hidden)
+    disclosed = parse_disclosed(hidden)
     shown = [entry.leaf for entry in disclosed.leaves if isinstance(entry, Shown) and entry.leaf.kind == BLOB]
     named = [(leaf.text[:32].hex(), int.from_bytes(leaf.text[32:], "big")) for leaf in shown]
-    return check_disclosed(disclosed, _always_clear(header)), named
-
-
-def _always_clear(header: Header | None) -> frozenset[str]:
-    """The clear keys that every body of this type and version holds."""
-    kind = KINDS.get(header.type) if header is not None else None
-    if kind is None or header is None or header.v != kind.version:
-        return frozenset()
-    required = {field.encode_name for field in msgspec.structs.fields(kind.body) if field.required}
-    return kind.clear & required
+    clear = required_clear(header.type, header.v) if header is not None else frozenset()
+    return check_disclosed(disclosed, clear), named
 
 
 # ---------------------------------------------------------------------- all events

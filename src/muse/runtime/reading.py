@@ -132,12 +132,12 @@ def verify_file(
     head: tuple[int, bytes] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> "Report":
-    """The verdict on a session's file or on an export (told apart by their first bytes). See `muse.log.verify`."""
+    """The verdict on a session's file or on an export. See `muse.log.verify`."""
     if _is_export(path):
-        from muse.log.export_check import verify_export
+        from muse.log.export_check import lines_of, verify_export
 
         with path.open("rb") as file:
-            return verify_export(file, head=head, progress=progress)
+            return verify_export(lines_of(file), head=head, progress=progress)
     from muse.log.verify import verify
 
     log = open_log(path)
@@ -148,7 +148,7 @@ def verify_file(
 
 
 def _is_export(path: Path) -> bool:
-    """An export begins with `{`; an empty one is one that broke off at once. A log keeps its name's ending."""
+    """Told by the name's ending; without one of ours, an export begins with `{` or broke off at once."""
     if path.suffix == ".muse":
         return False
     try:
@@ -156,7 +156,7 @@ def _is_export(path: Path) -> bool:
             start = file.read(1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    return start == b"{" or (start == b"" and path.suffix == ".jsonl")
+    return start in (b"{", b"") or path.suffix == ".jsonl"
 
 
 def _decoded(stored: Stored) -> Event:

@@ -18,7 +18,7 @@ from muse.view.visible import one_line
 if TYPE_CHECKING:
     from muse.runtime.reading import Report
 
-_head_form: Final = re.compile(r"([0-9]{1,16}):([0-9a-fA-F]{64})")
+_head_form: Final = re.compile(r"(0|[1-9][0-9]{0,15}):([0-9a-f]{64})")
 _COLOURS: Final = {"proven": "32", "failed": "31", "not proven": "33", "not checkable": "33"}
 
 
