@@ -17,7 +17,8 @@ from typing import Any, Self
 from muse import app
 from muse.view.lines import json_line
 
-MUSE = str(Path(sys.executable).with_name("muse"))
+BIN = Path(sys.executable).parent
+MUSE = str(BIN / "muse")
 PATIENCE_SECONDS = 60.0
 KEY = "sk-test-0123456789abcdef"
 FILES = {
