@@ -9,8 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from muse import app
+from muse.view.lines import json_line
 
 MUSE = str(Path(sys.executable).with_name("muse"))
 PATIENCE_SECONDS = 60.0
@@ -127,7 +131,10 @@ class World:
         return sorted(self.home.glob("sessions/*/*/*/*.muse"))
 
     def events(self, session: str = "last") -> list[Event]:
-        """What `replay --json` prints."""
+        """The events of the newest session, or what `replay --json` prints of another."""
+        if session == "last":
+            with closing(app.open_log(self.files()[-1])) as log:
+                return [json.loads(json_line(event)) for event in app.events(log)]
         done = self.run("replay", session, "--json")
         assert done.code == 0, done.err
         return [json.loads(line) for line in done.out.splitlines()]
@@ -135,6 +142,15 @@ class World:
     def types(self, session: str = "last") -> list[str]:
         """The types of all events."""
         return [event["type"] for event in self.events(session)]
+
+    def begun(self) -> None:
+        """Wait until the command `WAITS` runs. A `muse` that ends before is an error at once, with what it said."""
+        mark = self.work / "begun"
+        processes = [*self._started, *(one.process for one in self._terminals)]
+        eventually(lambda: mark.exists() or all(process.poll() is not None for process in processes))
+        if not mark.exists():
+            said = [process.communicate() for process in self._started] + [one.end() for one in self._terminals]
+            raise AssertionError(f"it ended before its command began: {said}")
 
     def close(self) -> None:
         """Stop what was started; commands that wait for the file `go` end."""

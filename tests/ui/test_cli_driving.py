@@ -149,7 +149,7 @@ def killed_in_its_middle(world: World, number: signal.Signals = signal.SIGKILL) 
     """A session whose host got a signal while its command ran; the exit code."""
     script = world.script({"text": "First.", "uses": [shell("echo before >> count")]}, {"uses": [shell(WAITS)]}, HELLO)
     process = world.start("exec", "--yolo", "-m", script, "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     return stop(process, number)
 
 
@@ -171,7 +171,7 @@ def test_what_ran_goes_on_and_resume_re_attaches(world: World, number: signal.Si
 def test_after_a_crash_a_reader_of_the_lines_goes_on_without_gap_or_overlap(world: World) -> None:
     script = world.script({"uses": [shell(WAITS)]}, HELLO)
     process = world.start("exec", "--json", "--yolo", "-m", script, "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     process.kill()
     out, _ = process.communicate()
     (world.work / "go").touch()
@@ -208,7 +208,7 @@ def test_one_argument_that_is_no_session_is_no_prompt(world: World) -> None:
 
 def test_a_session_that_runs_is_busy(world: World) -> None:
     process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     done = world.run("resume", "last", "more")
     assert done.code == 7
     assert f"process {process.pid}" in done.err
@@ -365,7 +365,7 @@ def test_a_full_disk_ends_no_command_that_runs(world: World, small_disk: Path) -
     waits = "for i in $(seq 600); do [ -e full ] && break; sleep 0.05; done; head -c 300000 /dev/urandom | base64"
     script = world.script({"uses": [shell(WAITS), shell(waits)]}, HELLO)
     process = world.start("exec", "--yolo", "-m", script, "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     filler = small_disk / "filler"
     subprocess.run(["sh", "-c", f"head -c 4000000 /dev/zero > {filler}"], stderr=subprocess.DEVNULL, check=False)
     (world.work / "full").touch()

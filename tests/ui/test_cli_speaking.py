@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 
-from tests.ui.driving import MUSE, WAITS, World, eventually, line_with, seq_of, shell, stop
+from tests.ui.driving import MUSE, WAITS, World, line_with, seq_of, shell, stop
 
 HELLO = {"text": "All is well."}
 
@@ -103,7 +103,7 @@ def test_what_is_no_request_cannot_be_approved(world: World) -> None:
 
 def test_a_command_said_twice_with_one_id_is_one_event(world: World) -> None:
     process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     first, second = (world.run("steer", "last", "mind the tests", "--id", "mine") for _ in range(2))
     assert (first.code, second.code) == (0, 0)
     assert first.out == second.out
@@ -128,7 +128,7 @@ def test_words_for_a_session_that_nobody_runs_are_kept(world: World) -> None:
 def test_a_queued_prompt_is_a_turn_of_its_own_afterwards(world: World) -> None:
     script = world.script({"uses": [shell(WAITS)]}, {"text": "The first."}, {"text": "The second."})
     process = world.start("exec", "--yolo", "-m", script, "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     assert world.run("steer", "last", "and then this", "--queue").code == 0
     (world.work / "go").touch()
     assert process.communicate()[0] == "The second.\n"
@@ -138,7 +138,7 @@ def test_a_queued_prompt_is_a_turn_of_its_own_afterwards(world: World) -> None:
 def test_replace_interrupts_the_running_turn(world: World) -> None:
     script = world.script({"uses": [shell(WAITS)]}, {"text": "The new one."})
     process = world.start("exec", "--yolo", "-m", script, "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     assert world.run("steer", "last", "do this instead", "--replace").code == 0
     assert process.communicate()[0] == "The new one.\n"
     assert counted(world) == ["start"]
@@ -146,7 +146,7 @@ def test_replace_interrupts_the_running_turn(world: World) -> None:
 
 def test_a_call_is_cancelled_by_its_address_and_the_run_goes_on(world: World) -> None:
     process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     seq = next(event["seq"] for event in world.events() if event["type"] == "tool.started")
     assert world.run("cancel", f"last@{seq}", "--why", "too slow").code == 0
     assert process.communicate()[0] == "All is well.\n"
@@ -159,7 +159,7 @@ def test_a_call_is_cancelled_by_its_address_and_the_run_goes_on(world: World) ->
 
 def test_a_cancelled_turn_ends_the_run_as_interrupted(world: World) -> None:
     process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     assert world.run("cancel", "last").code == 0
     process.communicate()
     assert process.returncode == 130
@@ -168,7 +168,7 @@ def test_a_cancelled_turn_ends_the_run_as_interrupted(world: World) -> None:
 
 def test_the_first_interrupt_cancels_the_turn(world: World) -> None:
     process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     assert stop(process, signal.SIGINT) == 130
     types = world.types()
     assert "cancel.requested" in types

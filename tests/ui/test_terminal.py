@@ -165,7 +165,7 @@ def test_ctrl_c_cancels_the_turn_and_the_terminal_is_as_before(world: World) -> 
     script = world.script({"uses": [shell(WAITS)]}, HELLO)
     terminal = world.terminal("exec", "--yolo", "-m", script, "do it")
     before = termios.tcgetattr(terminal.slave)
-    eventually((world.work / "begun").exists)
+    world.begun()
     terminal.send("\x03")
     terminal.expect("cancelling the turn")
     assert terminal.end()[0] == 130
@@ -187,7 +187,7 @@ def test_ctrl_c_at_a_question_cancels_the_turn(world: World) -> None:
 def test_a_second_ctrl_c_leaves_at_once(world: World) -> None:
     stubborn = "trap '' INT TERM; touch begun; for i in $(seq 600); do [ -e go ] && break; sleep 0.05; done"
     terminal = world.terminal("exec", "--yolo", "-m", world.script({"uses": [shell(stubborn)]}, HELLO), "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     terminal.send("\x03")
     terminal.expect("cancelling the turn")
     terminal.send("\x03")
@@ -200,7 +200,7 @@ def test_a_second_ctrl_c_leaves_at_once(world: World) -> None:
 
 def test_a_terminal_that_hangs_up_ends_the_host_and_not_the_command(world: World) -> None:
     terminal = world.terminal("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, HELLO), "do it")
-    eventually((world.work / "begun").exists)
+    world.begun()
     terminal.process.send_signal(1)
     assert terminal.end()[0] == 143
     (world.work / "go").touch()
