@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,23 @@ def test_what_ran_goes_on_and_resume_re_attaches(world: World, number: signal.Si
     assert f"re-attached to #{intent}; 3 finished steps, 0 run again" in done.err
     assert counted(world) == ["before", "start", "end"]
     assert "cancel.requested" not in world.types()
+
+
+def test_what_cannot_be_known_after_a_crash_is_said(world: World) -> None:
+    killed_in_its_middle(world)
+    ours = str(world.home / "run").encode()
+    for process in Path("/proc").glob("[0-9]*"):  # the runner and its keepers
+        with suppress(OSError):
+            if ours in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+    intent = [event["seq"] for event in world.events() if event["type"] == "tool.started"][-1]
+    done = world.run("resume")
+    assert (done.code, done.out) == (0, "All is well.\n")
+    assert f"may or may not have happened: #{intent}; 3 finished steps, 0 run again" in done.err
+    assert [event["body"]["status"] for event in world.events() if event["type"] == "tool.finished"] == [
+        "ok",
+        "unknown",
+    ]
 
 
 def test_after_a_crash_a_reader_of_the_lines_goes_on_without_gap_or_overlap(world: World) -> None:
@@ -354,6 +372,18 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: World, small_disk: P
     resumed = world.run("resume")
     assert resumed.code == 0, resumed
     assert counted(world) == ["before", "after"]
+
+
+def test_a_folder_that_became_read_only_is_said_and_can_still_be_read(world: World, small_disk: Path) -> None:
+    world.env["MUSE_HOME"] = str(small_disk / "home")
+    assert world.run("exec", "-m", world.script(HELLO), "do it").code == 0
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for args in (["resume", "last", "more"], ["exec", "-m", world.script(HELLO), "do it"], ["steer", "last", "more"]):
+        done = world.run(*args)
+        assert (done.code, "Traceback" in done.err) == (6, False), done
+        assert len(done.err.splitlines()) == 2
+    assert world.run("resume").code == 6
+    assert world.run("replay", "last", "--json").code == 0
 
 
 def test_a_full_disk_ends_no_command_that_runs(world: World, small_disk: Path) -> None:

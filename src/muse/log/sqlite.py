@@ -96,7 +96,8 @@ class SqliteLog(SqliteReader):
         except apsw.Error as error:
             raise schema.translate(error, path) from error
         finally:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a read-only disk, say: what went wrong before is the error to tell
+                draft.unlink(missing_ok=True)
         return cls.open(path, commands=commands)
 
     def _adopt_connection(self, db: apsw.Connection) -> None:
