@@ -243,3 +243,14 @@ def test_the_example_of_the_page_can_be_used(desk: Desk) -> None:
     found = desk.write(user=example[1]).load()
     assert found.providers["local"].dialect == "openai"
     assert msgspec.structs.asdict(found)["trusted"] == ("~/work",)
+
+
+def test_a_pair_changes_one_key_of_a_provider_that_there_is(tmp_path: Path) -> None:
+    desk = Desk(tmp_path).write(LOCAL)
+    found = desk.load("providers.here.timeout=7", "providers.anthropic.base_url=http://127.0.0.1:1").providers
+    assert found["here"] == Provider(dialect="openai", base_url="http://127.0.0.1:1/v1", timeout=7)
+    assert found["anthropic"] == Provider(
+        dialect="anthropic", base_url="http://127.0.0.1:1", api_key_env="ANTHROPIC_API_KEY"
+    )
+    with pytest.raises(ConfigError, match=r"-c: providers\.new lacks dialect"):
+        desk.load("providers.new.timeout=7")

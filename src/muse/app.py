@@ -366,7 +366,7 @@ def model_of(config: Config, settings: Settings) -> Model:
         from muse.effect.model.scripted import ScriptedModel, load_script
 
         return ScriptedModel(load_script(Path(settings.model)))
-    from muse.effect.model.wire import Endpoint, make_model
+    from muse.effect.model.wire import Endpoint, Timeouts, make_model
 
     _, provider, _ = provider_of(config, f"{settings.provider}/{settings.model}")
     key = os.environ.get(provider.api_key_env, "") if provider.api_key_env else ""
@@ -375,7 +375,10 @@ def model_of(config: Config, settings: Settings) -> Model:
             f"no key for {settings.provider}: {provider.api_key_env} is not set",
             hint=f"export {provider.api_key_env}=…, or choose a local server: -m ollama/MODEL",
         )
-    endpoint = Endpoint(name=settings.provider, dialect=settings.dialect, base_url=provider.base_url, api_key=key)
+    endpoint = Endpoint(
+        name=settings.provider, dialect=settings.dialect, base_url=provider.base_url, api_key=key,
+        timeouts=Timeouts(read_seconds=provider.timeout),
+    )  # fmt: skip
     return make_model(endpoint)
 
 

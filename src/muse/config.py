@@ -24,11 +24,13 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[providers.NAME]`: the wire dialect, where it is reached, and the variable that holds the key ("" for none)."""
+    """`[providers.NAME]`: the wire dialect, where it is reached, the variable that holds the key ("" for none), and for
+    how many seconds nothing may come before an attempt counts as failed."""
 
     dialect: Literal["anthropic", "openai"]
     base_url: str
     api_key_env: str = ""
+    timeout: Positive = 300
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,6 +129,7 @@ def read(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str,
     given: dict[str, Any] = {}
     for pair in pairs:
         _set(given, pair)
+    given = _completed(given, merged)
     _checked(given, "-c")
     return Loaded(_checked(_merged(merged, given), "the settings"), files, tuple(ignored), tuple(given))
 
@@ -225,6 +228,16 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+def _completed(given: dict[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """What `-c` says of a provider changes the one that there is; the rest of that one is added."""
+    providers = given.get("providers")
+    if not isinstance(providers, dict):
+        return given
+    known = {name: msgspec.to_builtins(one) for name, one in BUILT_IN.items()} | base.get("providers", {})
+    whole = {name: known.get(name, {}) | one if isinstance(one, dict) else one for name, one in providers.items()}
+    return given | {"providers": whole}
 
 
 def _set(table: dict[str, Any], pair: str) -> None:

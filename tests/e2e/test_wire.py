@@ -167,6 +167,18 @@ def test_a_server_that_stays_away_ends_with_exit_code_4_and_the_session_resumes(
     rig.verify()
 
 
+def test_a_server_that_falls_silent_is_asked_again_after_the_timeout_of_the_settings(rig: Rig, dialect: str) -> None:
+    with SERVERS[dialect](TASK, {0: [Trouble("hang")], 1: [Trouble("stall")]}) as server:
+        rig.provider(dialect, server.base_url)
+        done = rig.muse("exec", "--yolo", "-c", "providers.shop.timeout=1", "mend the sum")
+        assert done.returncode == 0, done.stderr
+        assert server.wait_for_disconnects(2)
+    assert server.violations == []
+    assert_task_done(rig)
+    assert [event["body"]["failure"] for event in rig.of_type("model.failed")] == ["timeout"] * 2
+    rig.verify()
+
+
 def test_a_missing_key_is_said_before_a_session_is_made(rig: Rig, dialect: str) -> None:
     rig.provider(dialect, "http://127.0.0.1:9")
     del rig.environment["SHOP_KEY"]
