@@ -137,6 +137,30 @@ def test_a_reader_that_goes_away_does_not_harm_the_run(world: World) -> None:
     assert counted(world) == ["hi"] * 3
 
 
+def test_an_answer_that_cannot_be_written_is_not_lost_in_silence(world: World) -> None:
+    line = f"{MUSE} exec -m {world.script(HELLO)} go > /dev/full"
+    done = subprocess.run(
+        ["sh", "-c", line], env=world.env, cwd=world.work, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "could not be written: No space left" in done.stderr
+    assert world.events()[-1]["body"]["outcome"] == "done"
+
+
+def test_closed_standard_streams_harm_nothing(world: World) -> None:
+    line = f"{MUSE} exec -m {world.script(HELLO)} go <&- >&- 2>&-"
+    done = subprocess.run(["sh", "-c", line], env=world.env, cwd=world.work, check=False)
+    assert done.returncode == 0
+    assert world.events()[-1]["body"]["outcome"] == "done"
+
+
+def test_a_prompt_is_utf8_whatever_the_locale(world: World) -> None:
+    plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = world.run("exec", "-m", world.script(HELLO), "héllo ✓", env=plain)
+    assert done.code == 0
+    assert world.events()[1]["body"]["text"] == "héllo ✓"
+
+
 def test_a_name_stands_for_the_session(world: World) -> None:
     assert world.run("exec", "--name", "first-try", "-m", world.script(HELLO), "do it").code == 0
     assert world.run("exec", "-m", world.script(HELLO), "another").code == 0

@@ -104,12 +104,23 @@ def show_error(error: MuseError) -> None:
 
 def main() -> None:
     """The entry point: every error becomes a line on stderr, one that says what to do, and an exit code."""
+    _stand_on_something()
     try:
         sys.exit(_run())
     except BrokenPipeError:  # the reader of our output has gone, and so has the use of an answer
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         sys.exit(0)
+
+
+def _stand_on_something() -> None:
+    """Open what the caller closed of the three standard streams, so that no log's file takes their number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - open to the end
 
 
 def _run() -> int:

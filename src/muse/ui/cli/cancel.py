@@ -5,7 +5,7 @@ import click
 from muse import app
 from muse.errors import UsageError
 from muse.event.kinds import CancelRequested
-from muse.event.text import clean
+from muse.ui.cli.options import words
 from muse.ui.cli.speaking import CLIENT, Listener, acknowledge, listener, told
 
 
@@ -20,12 +20,12 @@ def command(address: str, why: str, whole: bool, client_id: str, as_json: bool) 
     with listener(address) as to:
         if to.address.seq:
             agent, call = _call(to, client_id)
-            body = CancelRequested(target="call", call=call, why=clean(why).text, origin=origin)
+            body = CancelRequested(target="call", call=call, why=words(why), origin=origin)
             what = f"the call {call}"
         else:
             agent = to.address.agent or "main"
             _require_turn(to, agent, client_id)
-            body = CancelRequested(target="agent" if whole else "turn", why=clean(why).text, origin=origin)
+            body = CancelRequested(target="agent" if whole else "turn", why=words(why), origin=origin)
             what = f"{agent}" if whole else f"the turn of {agent}"
         seq = app.submit(to.log, body, agent, cause=to.address.seq, client_id=client_id)
         acknowledge(to, seq, f"cancel: {what} of {to.name}", as_json=as_json)

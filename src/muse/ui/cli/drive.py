@@ -176,6 +176,9 @@ class Drive:
             self._farewell(state, outcome)
         elif outcome != "done":
             self.live.tell(f"{outcome_words(outcome)}{_because(state.reason)}")
+        if trouble := self.live.out.trouble:
+            self.live.say(f"muse: standard output could not be written: {trouble}; muse replay has it all", "31")
+            return EXIT_CODES[outcome] or 1
         return EXIT_CODES[outcome]
 
     def _farewell(self, state: app.Session, outcome: str) -> None:

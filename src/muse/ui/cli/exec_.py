@@ -9,7 +9,7 @@ from muse import app
 from muse.errors import UsageError
 from muse.ui.cli.drive import Job, drive
 from muse.ui.cli.live import Live
-from muse.ui.cli.options import driving, flags_of, folder_of, prompt_of
+from muse.ui.cli.options import driving, flags_of, folder_of, prompt_of, words
 from muse.ui.cli.person import person
 
 NAME: Final = re.compile(r"[^\s:@/\x00-\x1f\x7f]{1,80}")
@@ -29,6 +29,7 @@ def command(prompt: str, name: str, **given: object) -> int:
     text = prompt_of(prompt)
     workspace = folder_of(flags.folder)
     terminal = person()
+    name = words(name)
     if name and (not NAME.fullmatch(name) or name == "last"):
         raise UsageError(f"{name!r} cannot be a session's name", hint="up to 80 characters without blanks, : @ or /")
     loaded = flags.settings(workspace, terminal is not None)

@@ -4,6 +4,7 @@ A reader that goes away (`muse exec … | head`) never harms the run: its stream
 This module must not know what drives the session.
 """
 
+import errno
 import os
 import shutil
 import sys
@@ -25,7 +26,7 @@ LIVE_LINE_CHARS_MAX: Final = 4000
 
 
 class Stream:
-    """One of the two standard streams. Falls silent when its reader has gone."""
+    """One of the two standard streams. Falls silent when its reader has gone; `trouble` says why if that was not it."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -34,6 +35,7 @@ class Stream:
         self.colour = self.terminal and not dumb
         self.width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if self.terminal else None
         self.gone = False
+        self.trouble = ""
         reconfigure = getattr(file, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")  # a terminal of another character set still gets every line
@@ -45,8 +47,9 @@ class Stream:
         try:
             self._file.write(text)
             self._file.flush()
-        except OSError:  # a closed pipe, a terminal that hung up, a full disk under a redirection
+        except OSError as error:  # a closed pipe, a terminal that hung up, a full disk under a redirection
             self.gone = True
+            self.trouble = "" if error.errno in (errno.EPIPE, errno.EIO) else error.strerror or str(error)
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._file.fileno())
             os.close(nowhere)

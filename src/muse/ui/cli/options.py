@@ -1,5 +1,6 @@
 """The flags that `exec`, `resume` and the chat share, and what they come to: settings, a model, a terminal."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -87,9 +88,17 @@ def folder_of(text: str) -> Path:
     return place
 
 
+def words(text: str) -> str:
+    """An argument as valid text: its bytes are read as UTF-8 whatever the locale says."""
+    try:
+        return clean(os.fsencode(text)).text
+    except UnicodeEncodeError:  # no argument, but text that this locale cannot encode
+        return clean(text).text
+
+
 def prompt_of(text: str) -> str:
     """The prompt; "-" reads it from standard input. Raises UsageError when it is empty or too long."""
-    given = clean(sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if text == "-" else text).text
+    given = clean(sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1)).text if text == "-" else words(text)
     if not given.strip():
         raise UsageError("the prompt is empty", hint='say what is to be done: muse exec "mend the failing test"')
     if len(given.encode()) > PROMPT_BYTES_MAX:

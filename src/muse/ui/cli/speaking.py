@@ -16,9 +16,9 @@ from muse import app
 from muse.errors import Conflict, UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, ApprovalRequested
-from muse.event.text import clean
 from muse.ui.cli.address import Address, resolve
 from muse.ui.cli.asking import decide
+from muse.ui.cli.options import words
 from muse.view.summary import decision_words
 from muse.view.visible import lines_of, one_line
 
@@ -76,26 +76,26 @@ def listener(text: str) -> Iterator[Listener]:
         log.close()
 
 
-def acknowledge(to: Listener, seq: int, words: str, *, as_json: bool) -> None:
+def acknowledge(to: Listener, seq: int, said: str, *, as_json: bool) -> None:
     """Say that the command is durable: its seq on standard output, what it means on standard error."""
     if as_json:
         kept = {"session": to.log.session, "seq": seq, "running": bool(to.pid)}
         click.echo(msgspec.json.encode(kept).decode())
         return
     click.echo(f"#{seq}")
-    click.echo(words, err=True)
+    click.echo(said, err=True)
     if not to.pid:
         click.echo(f"nobody runs this session: it is kept, and takes effect at muse resume {to.name}", err=True)
 
 
 def text_of(text: str) -> str:
     """Words for an agent. Raises UsageError when there are none, or too many."""
-    words = clean(text).text
-    if not words.strip():
+    said = words(text)
+    if not said.strip():
         raise UsageError("there is nothing to say", hint='muse steer ADDRESS "…"')
-    if len(words.encode()) > TEXT_BYTES_MAX:
+    if len(said.encode()) > TEXT_BYTES_MAX:
         raise UsageError("that is over 1 MiB", hint="put it in a file of the workspace and name the file")
-    return words
+    return said
 
 
 # -- approvals ---------------------------------------------------------------------------------------------------------
@@ -137,11 +137,11 @@ def answer(text: str, *, allow: bool, always: bool, note: str, client_id: str, a
             )
         click.echo("\n".join(describe(one)), err=True)
         remember = body.remember if always else ""
-        decided = decide(one.event.seq, body, allow=allow, remember=remember, note=clean(note).text, client=CLIENT)
+        decided = decide(one.event.seq, body, allow=allow, remember=remember, note=words(note), client=CLIENT)
         seq = app.submit(to.log, decided, one.event.agent, cause=one.event.seq, client_id=client_id)
         _refuse_late(to.log, one.event.seq, seq)
-        words = ("allowed" if allow else "denied") + (f", and from now on {one_line(remember)}" if remember else "")
-        acknowledge(to, seq, words, as_json=as_json)
+        said = ("allowed" if allow else "denied") + (f", and from now on {one_line(remember)}" if remember else "")
+        acknowledge(to, seq, said, as_json=as_json)
     return 0
 
 
