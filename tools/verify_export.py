@@ -32,13 +32,15 @@ PROVEN, UNJUDGED, DAMAGED, INCOMPLETE = 0, 2, 6, 8
 
 LINE_LIMIT = 64 * 1024 * 1024  # bytes of one line; the format sets no limit, --line-limit raises this one
 MAX_INTEGER = 2**53
-MAX_DEPTH = 64
+MAX_DEPTH = 64  # containers in a body
+MAX_LEVELS = 200  # containers in a line
 MAX_U32 = 2**32 - 1
 PIECE_SIZE = 4096
 CHUNK_SIZE = 65536
 NULL, FALSE, TRUE, INTEGER, STRING, EMPTY_OBJECT, EMPTY_ARRAY, BLOB, CHUNK = range(9)
 
 KEY = re.compile(r"[a-z0-9_]+")
+BRACKET = re.compile(rb'"(?:\\.|[^"\\])*+"?|[\[{]|[\]}]', re.DOTALL)  # or a string, whose brackets do not count
 DIGITS = re.compile(r"0|-?[1-9][0-9]*")
 HEADER_KEYS = frozenset(("agent", "cause", "epoch", "id", "seq", "time", "type", "v"))
 AGENT = re.compile(r"main(\.[1-9][0-9]*)*")
@@ -64,8 +66,8 @@ class Fault(Exception):
     """A check of the page that fails."""
 
 
-class Unreadable(Fault):
-    """Bytes that are no JSON object in UTF-8."""
+class Unfinished(Fault):
+    """A line at whose beginning no whole JSON object stands."""
 
 
 class Unjudged(Exception):
@@ -81,10 +83,10 @@ def need(holds: bool, otherwise: str) -> None:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def parse(text: str) -> tuple[Any, bool]:
-    """Give the value of a JSON text, and whether an object in it repeats a key.
+def parse(text: str) -> tuple[Any, int, bool]:
+    """Give the value of the JSON text at the start, where it ends, and whether an object in it repeats a key.
 
-    A fraction becomes a float and an integer of many digits 2^64, which no check of this file accepts.
+    A fraction, `-0` and an integer of many digits become a float, which no check of this file accepts.
     """
     repeated = False
 
@@ -97,17 +99,17 @@ def parse(text: str) -> tuple[Any, bool]:
     def refuse(name: str) -> None:
         raise ValueError(name)
 
+    decoder = json.JSONDecoder(
+        object_pairs_hook=collect,
+        parse_int=lambda digits: int(digits) if len(digits) < 20 and digits != "-0" else 0.5,
+        parse_float=lambda _: 0.5,
+        parse_constant=refuse,
+    )
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=collect,
-            parse_int=lambda digits: int(digits) if len(digits) < 20 else 2**64,
-            parse_float=lambda _: 0.5,
-            parse_constant=refuse,
-        )
+        value, end = decoder.raw_decode(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable("no JSON text, or one nested too deeply") from error
-    return value, repeated
+        raise Unfinished("no JSON text, or one nested too deeply") from error
+    return value, end, repeated
 
 
 def utf8(text: str) -> bytes:
@@ -157,7 +159,7 @@ def read_canonical(data: bytes) -> dict[str, Any]:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise Fault("invalid UTF-8") from error
-    value, _ = parse(text)
+    value, _, _ = parse(text)
     need(isinstance(value, dict), "no object")
     need(canonical(value) == text, "not in canonical form")
     return dict(value)
@@ -496,16 +498,19 @@ class Export:
     def redacted_body(self, line: dict[str, Any], header: dict[str, Any]) -> Commitment:
         """Check the leaves of a redacted event."""
         tree = Tree()
-        seen: set[str] = set()
+        seen: set[tuple[str, str, int]] = set()  # top-level key, path and piece of what is shown
         for hashed, leaf in read_leaves(line["leaves"]):
             tree.add(hashed)
             if leaf:
                 self.name_blob(leaf)
-                seen.add(leaf.path[1:-1].split(",")[0].strip('"'))
+                seen.add((leaf.path[1:-1].split(",")[0].strip('"'), leaf.path, leaf.piece))
             self.report.shown_leaves += leaf is not None
             self.report.hidden_leaves += leaf is None
         for key in CLEAR_KEYS.get((header["type"], header["v"]), ()):
-            need(key in seen, f"the clear key {key} is hidden")
+            shown = {(path, piece) for top, path, piece in seen if top == key}
+            need(bool(shown), f"the clear key {key} is hidden")
+            before = {(path, piece - 1) for path, piece in shown if piece}
+            need(before <= shown, f"a part of the clear key {key} is hidden")
         return Commitment(tree.count, tree.root())
 
     def name_blob(self, leaf: Leaf) -> Leaf:
@@ -558,15 +563,31 @@ def decode_base64(text: Any) -> bytes:
     return data
 
 
-def read_line(raw: bytes) -> dict[str, Any]:
-    """Give the object of one line, with or without its newline."""
+def too_deep(line: bytes) -> bool:
+    """Tell whether too many brackets are open at once, in a line that need not be whole."""
+    opened = deepest = 0
+    if line.count(b"[") + line.count(b"{") > MAX_LEVELS:
+        for found in BRACKET.finditer(line):
+            opened += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
+            deepest = max(deepest, opened)
+    return deepest > MAX_LEVELS
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """Give the object that a line without its newline is; Unfinished if no whole one stands at its beginning."""
+    need(not too_deep(line), "a line nested too deeply")
+    end_of_text = len(line)
     try:
-        text = raw.decode()
+        text = line.decode()
     except UnicodeDecodeError as error:
-        raise Unreadable("invalid UTF-8") from error
-    value, repeated = parse(text)
+        end_of_text = error.start
+        text = line[:end_of_text].decode()
+    bare = text.lstrip(" \t\r\ufeff")
+    value, end, repeated = parse(bare)
     if not isinstance(value, dict):
-        raise Unreadable("no JSON object")
+        raise Unfinished("no JSON object")
+    need(len(bare) == len(text), "something before the object of a line")
+    need(end == len(text) and end_of_text == len(line), "something after the object of a line")
     need(not repeated, "a repeated key")
     return value
 
@@ -577,9 +598,10 @@ def read_export(stream: BinaryIO, export: Export, limit: int) -> None:
         if len(raw) > limit:
             raise Unjudged(f"a line of more than {limit} bytes before event {export.place()} (--line-limit)")
         need(not export.ended, "something follows the last line")
+        need(export.head is not None or raw.startswith(b"{"), "no muse export")
         try:
-            line = read_line(raw)
-        except Unreadable:
+            line = read_line(raw.removesuffix(b"\n"))
+        except Unfinished:
             if raw.endswith(b"\n"):
                 raise
             return
@@ -731,7 +753,8 @@ def export_vectors(file: dict[str, Any]) -> Iterator[Outcome]:
     """Compare the exit codes and first bad events of whole exports."""
     for case in file["exports"]:
         known = Head(case["known"][0], bytes.fromhex(case["known"][1])) if case.get("known") else None
-        report = verify(io.BytesIO(case["text"].encode()), known)
+        data = bytes.fromhex(case["bytes"]) if "bytes" in case else case["text"].encode()
+        report = verify(io.BytesIO(data), known)
         yield case["name"], (report.exit, report.first_bad) == (case["exit"], case.get("first_bad"))
 
 

@@ -13,10 +13,23 @@ import re
 import struct
 
 LIMIT = 2**53
+LEVELS = 200
 
 
 class Refused(Exception):
     """The input is not of the format."""
+
+
+class Cut(Refused):
+    """No whole object stands at the beginning of a line."""
+
+
+def refuses(function, *arguments):
+    try:
+        function(*arguments)
+    except Refused:
+        return True
+    return False
 
 
 def sha(data):
@@ -44,9 +57,44 @@ def load(data):
 
 
 def whole(text):
-    if len(text) > 20:
-        raise Refused("long number")
+    if len(text) > 20 or text == "-0" or abs(int(text)) > LIMIT:
+        raise Refused("number")
     return int(text)
+
+
+def depth(data):
+    """How many brackets outside strings are open at once, at most."""
+    level, most, in_string, escaped = 0, 0, False, False
+    for char in data.decode("latin-1"):
+        if in_string:
+            in_string, escaped = escaped or char != '"', not escaped and char == "\\"
+        elif char == '"':
+            in_string = True
+        else:
+            level += {"{": 1, "[": 1, "}": -1, "]": -1}.get(char, 0)
+            most = max(most, level)
+    return most
+
+
+def line_of(data):
+    """The object of a line that is given without its newline."""
+    if depth(data) > LEVELS:
+        raise Refused("deep")
+    text = data.decode("utf-8", "surrogateescape")  # each byte that is not UTF-8 becomes a surrogate
+    bare = text.lstrip("\ufeff \t\r")
+    try:
+        value, end = json.JSONDecoder(parse_constant=no_json, parse_int=str).raw_decode(bare)
+    except ValueError as error:
+        raise Cut(str(error)) from error
+    if not isinstance(value, dict) or any(0xD800 <= ord(char) <= 0xDFFF for char in bare[:end]):
+        raise Cut("no object")
+    if (bare, len(bare)) != (text, end):
+        raise Refused("something beside the object")
+    return load(text)
+
+
+def no_json(text):
+    raise ValueError(text)
 
 
 def write_string(text):
@@ -254,8 +302,12 @@ def shown_leaf(entry):
     if not isinstance(found, list) or json.dumps(found, separators=(",", ":")).encode() != path:
         raise Refused("path")
     for step in found:
-        if not (isinstance(step, str) and re.fullmatch("[a-z0-9_]+", step)):
+        if not (isinstance(step, str) and re.fullmatch("[a-z0-9_]+", step) and step != "blob"):
             integer(step, 2**32 - 1)
+    if not (isinstance(found[0], str) if found else kind == 5):
+        raise Refused("a place that no body has")
+    if len(found) + (kind in (5, 6, 7)) > 64:
+        raise Refused("deep")
     text = string(entry["text"]) if "text" in entry else b""
     if kind == 7:
         text = unhex(entry["blob"], 32) + struct.pack(">Q", integer(entry["length"]))
@@ -269,10 +321,10 @@ def shown_leaf(entry):
 
 
 def read_redacted(entries):
-    """(count, root), blobs named, top-level keys shown."""
+    """(count, root), blobs named, pieces shown under each top-level key."""
     if not isinstance(entries, list) or not entries:
         raise Refused("leaves")
-    hashes, named, keys = [], [], set()
+    hashes, named, keys = [], [], {}
     for entry in entries:
         if not isinstance(entry, dict):
             raise Refused("leaf")
@@ -281,7 +333,8 @@ def read_redacted(entries):
             continue
         kind, path, piece, text, leaf_salt = shown_leaf(entry)
         hashes.append(leaf_hash(leaf_salt, kind, path, piece, text))
-        keys |= set(json.loads(path)[:1])
+        for key in json.loads(path)[:1]:
+            keys.setdefault(key, set()).add((path, piece))
         if kind == 7:
             named.append((entry["blob"], entry["length"]))
     return (len(hashes), tree(hashes)), named, keys
@@ -331,8 +384,10 @@ class Export:
             raise Refused("seq or id")
         if "leaves" in value:
             (count, root), named, keys = read_redacted(value["leaves"])
-            if not self.clear.get((head["type"], head["v"]), set()) <= keys:
-                raise Refused("a clear key is hidden")
+            for key in self.clear.get((head["type"], head["v"]), ()):
+                shown = keys.get(key, set())
+                if not shown or any(piece and (path, piece - 1) not in shown for path, piece in shown):
+                    raise Refused("a clear key is hidden")
         else:
             body = body_of(string(value["body"]))
             count, root = commit(body, unhex(value["key"], 32))
@@ -388,16 +443,18 @@ def verify(data, known=None, clear=None):
     """(exit code, first bad seq or None) of an export; `known` is (seq, hash in hex) kept elsewhere."""
     export = Export(clear or {})
     try:
+        if data and data[:1] != b"{":
+            raise Refused("no export")
         *lines, rest = data.split(b"\n")
         for line in lines:
-            export.line(load(line))
-        if rest:
-            try:
-                value = load(rest)
-            except Refused:
-                value = None
-            if isinstance(value, dict):
-                export.line(value)
+            export.line(line_of(line))
+        if rest and export.ended:
+            raise Refused("something after the last line")
+        try:
+            if rest:
+                export.line(line_of(rest))
+        except Cut:
+            pass
         if known and export.session is not None and export.seq >= known[0]:
             reached = export.hashes[known[0] - 1] if known[0] else genesis(export.session)
             if reached.hex() != known[1]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.event import independent, make_vectors
+from tests.event import independent, make_vectors, vector_inputs
 
 from muse.errors import InvalidEvent
 from muse.event import codec, commitment, envelope
@@ -64,7 +64,7 @@ def test_an_invalid_body(case: dict[str, Any]) -> None:
 
 def test_a_very_deep_body_is_refused() -> None:
     with pytest.raises(InvalidEvent):
-        codec.parse(make_vectors.INVALID_BODIES["100000 levels"])
+        codec.parse(vector_inputs.INVALID_BODIES["100000 levels"])
 
 
 @named(vectors("headers")["valid"])
@@ -136,7 +136,7 @@ def test_an_invalid_redacted_body(case: dict[str, Any]) -> None:
 def exported(text: str) -> list[tuple[str, str]]:
     """(hash as stated, hash as computed by the code under test) of each event of an export that is intact."""
     previous, found = b"", []
-    for line in map(json.loads, text.splitlines()):
+    for line in map(json.loads, text.removesuffix("\n").split("\n")):
         if "muse_export" in line:
             previous = commitment.genesis(line["session"])
         elif "header" in line:
