@@ -81,6 +81,17 @@ def test_a_redaction_that_does_not_fit_changes_nothing(
     assert either.get_blob(root) == SECRET.encode()
 
 
+def test_what_is_always_clear_cannot_be_taken_out(either: Log) -> None:
+    event = draft("tool.finished", body={"attempt": 1, "call": "main/1", "status": "ok", "output": SECRET})
+    either.append([event], [], 1, 1)
+    before = list(either.read())
+    with pytest.raises(InvalidEvent, match="status"):
+        either.redact({2: hidden(event, "status")}, [], 1)
+    assert list(either.read()) == before
+    either.redact({2: hidden(event, "output")}, [], 1)
+    assert verify(either, jobs=1).exit_code == 0
+
+
 def test_only_the_owner_redacts(either: Log) -> None:
     event, _ = with_secret(either)
     with pytest.raises(Fenced):

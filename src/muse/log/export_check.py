@@ -48,11 +48,15 @@ class _Broken(Exception):
 
 
 def lines_of(file: BinaryIO, limit: int = LINE_BYTES_MAX) -> Iterator[bytes]:
-    """The lines of an export with their ends. Raises UsageError at one that is longer than `limit` bytes."""
-    while line := file.readline(limit + 1):
-        if len(line) > limit:
-            raise UsageError(f"not checkable: a line of the export has more than {limit} bytes")
-        yield line
+    """The lines of an export with their ends. Raises UsageError at one that is longer than `limit` bytes, and when
+    the file cannot be read: about such a one nothing is said."""
+    try:
+        while line := file.readline(limit + 1):
+            if len(line) > limit:
+                raise UsageError(f"not checkable: a line of the export has more than {limit} bytes")
+            yield line
+    except OSError as error:
+        raise UsageError(f"not checkable: the export cannot be read: {error.strerror or error}") from error
 
 
 def verify_export(
