@@ -189,6 +189,7 @@ def test_what_ran_goes_on_and_resume_re_attaches(world: World, number: signal.Si
     done = world.run("resume")
     assert (done.code, done.out) == (0, "All is well.\n")
     assert f"re-attached to #{intent}; 3 finished steps, 0 run again" in done.err
+    assert "✓ shell    echo start >> count" in done.err
     assert counted(world) == ["before", "start", "end"]
     assert "cancel.requested" not in world.types()
 

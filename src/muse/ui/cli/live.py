@@ -71,6 +71,10 @@ class Live:
         self._tails: dict[str, str] = {}
         self._tools: set[str] = set()
 
+    def learn(self, event: Event) -> None:
+        """Take in an earlier event that is not shown, so that later rows can name its call."""
+        learn(self._context, event)
+
     def event(self, event: Event) -> None:
         """An event that is durable: one row, or one JSON line."""
         body = event.body

@@ -94,7 +94,17 @@ def _job(log: app.Log, state: app.Session, flags: Flags, live: Live, after: int 
     settings = app.with_rules(settings, flags.allow, flags.deny)
     app.model_of(loaded.config, settings)  # a missing key is said before anything is claimed
     recovery = Recovery(state, set() if state.clean else finished_calls(log))
+    for seq in _open_calls(state):
+        if (event := app.event_at(log, seq)) is not None:
+            live.learn(event)
     return Job(
         log=log, loaded=loaded, settings=settings, workspace=workspace, live=live, terminal=terminal,
         show_after=after, recovery=recovery,
     )  # fmt: skip
+
+
+def _open_calls(state: app.Session) -> list[int]:
+    """The events that say what each open call is: its intent, or the request for its approval."""
+    runs = [run.intent or run.request for agent in state.agents.values() for run in agent.batch]
+    asked = [agent.call.intent for agent in state.agents.values() if agent.call is not None]
+    return sorted({seq for seq in (*runs, *asked) if seq})
