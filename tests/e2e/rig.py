@@ -41,7 +41,7 @@ class Rig:
         self.workspace.mkdir()
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "MUSE_HOME": str(self.muse_home), "LC_ALL": "C.UTF-8",
-            "SHOP_KEY": KEY, "MARK": str(folder), "PYTHONDONTWRITEBYTECODE": "1",
+            "SHOP_KEY": KEY, "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
         self._started: list[subprocess.Popen[bytes]] = []
         for name, text in files.items():
@@ -149,9 +149,9 @@ class Rig:
         return "\n".join(f"{path.name}: {path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.err")))
 
     def processes(self) -> list[int]:
-        """Living processes that belong to this rig: known by a variable that all of them inherit, or by the folder
-        in a runner's command line."""
-        mark, place = f"MARK={self.folder}".encode(), str(self.muse_home).encode()
+        """Living processes that belong to this rig: known by its home, which all of them inherit, or by the folder in
+        a runner's command line."""
+        mark, place = f"HOME={self.home}".encode(), str(self.muse_home).encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
