@@ -10,8 +10,9 @@ from tests.event import independent, strategies
 from muse.event.strict_json import BadJson, read, read_line
 
 fragments = st.sampled_from(
-    ['{', '}', '[', ']', ',', ':', '"', '"a"', '"b"', "\\", '\\"', "\\ud800", " ", "\t", "\r", "\f", "\ufeff", "-0", "0",
-     "12", "1.5", "1e2", "01", "9007199254740993", "NaN", "null", "true", "é", "\0", '{"a":1}', '{"a":[{}]}', '{"a":1,"a":2}']
+    ['{', '}', '[', ']', ',', ':', '"', '"a"', '"b"', "\\", '\\"', "\\ud800", " ", "\t", "\r", "\f", "\ufeff", "é",
+     "\0", "-0", "0", "01", "12", "1.5", "1e2", "9007199254740993", "NaN", "null", "true",
+     '{"a":1}', '{"a":[{}]}', '{"a":1,"a":2}']
 )  # fmt: skip
 lines = st.builds(
     lambda parts, at, byte: b"".join([*parts[:at], byte, *parts[at:]]),

@@ -115,3 +115,8 @@ def test_without_a_known_head_nothing_is_said_to_be_proven_against_rebuilding() 
     whole = next(case for case in VECTORS["exports"] if case["name"] == "whole")
     report = verify_export(io.BytesIO(whole["text"].encode()))
     assert next(row.state for row in report.rows if row.what == "rebuilt chain, cut tail") == "not proven"
+
+
+@pytest.mark.parametrize("data", [b"", b'{"muse_export":1,', b"x"])
+def test_of_an_export_without_its_first_line_nothing_is_proven(data: bytes) -> None:
+    assert "proven" not in [row.state for row in verify_export([data] if data else []).rows]

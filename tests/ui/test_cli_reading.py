@@ -422,8 +422,9 @@ def test_verify_names_the_first_bad_event_of_a_damaged_log(past: World, tmp_path
     assert past.run("verify").code == 0
 
 
-def test_verify_refuses_a_head_that_is_none(past: World) -> None:
-    done = past.run("verify", name(past), "--head", "5:xyz")
+@pytest.mark.parametrize("head", ["5:xyz", "5:" + "A" * 64, "05:" + "a" * 64, "5:" + "a" * 63, "5"])
+def test_verify_refuses_a_head_that_is_none(past: World, head: str) -> None:
+    done = past.run("verify", name(past), "--head", head)
     assert done.code == 2
     assert "SEQ:HASH" in done.err
 

@@ -275,7 +275,7 @@ def _is_text(value: str) -> bool:
 
 
 def _report(export: _Export, wrong: _Wrong | None) -> Report:
-    rows = [_row(what, wrong) for what in (LINES, HEADERS, ORDER, BODIES, CHAIN, BLOBS)]
+    rows = [_row(what, export, wrong) for what in (LINES, HEADERS, ORDER, BODIES, CHAIN, BLOBS)]
     exit_code: Literal[0, 6, 8] = 0 if wrong is None else 6
     if wrong is None and not export.closed:
         detail = f"the last line is missing: the export breaks off after event {export.head.seq}"
@@ -294,11 +294,13 @@ def _report(export: _Export, wrong: _Wrong | None) -> Report:
     return Report(export.session, tuple(rows), export.head.seq, len(export.blobs), export.head, exit_code)
 
 
-def _row(what: str, wrong: _Wrong | None) -> Row:
+def _row(what: str, export: _Export, wrong: _Wrong | None) -> Row:
+    if wrong is not None and wrong.what == what:
+        return Row(what, "failed", wrong.detail, wrong.seq)
+    if export.promised is None:
+        return Row(what, "not checkable", "reading stopped in the first line: nothing is proven")
     if wrong is None:
         return Row(what, "proven", _MEANINGS[what])
-    if wrong.what == what:
-        return Row(what, "failed", wrong.detail, wrong.seq)
     return Row(what, "not checkable", f"reading stopped at event {wrong.seq}; what is before it is proven")
 
 
