@@ -29,27 +29,34 @@ from muse.runtime.seal import seal
 from muse.runtime.session import claim
 
 RULES = Rules(version=1, builders={"scripted": Builder(scripted.BUILDER, scripted.build)})
-SETTINGS = Settings(
-    provider="scripted", dialect="scripted", model="-", mode="yolo", model_calls_max=0, retry_base_ms=1
-)
+SETTINGS = Settings(provider="scripted", dialect="scripted", model="-", mode="yolo", model_calls_max=0, retry_base_ms=1)
 TOOL = ToolSpec(name="note", description="Note something.", schema="{}", recovery="opaque")
 SYSTEM = "You take notes."
 
 
 class Instant:
-    """A dispatch whose effects end as soon as their intent is durable. It stops the loop after `events` more."""
+    """A dispatch whose effects end as soon as their intent is durable.
 
-    def __init__(self, text: str, events: int) -> None:
+    It lets `warm_up` events pass, then takes the time of `events` more, and stops the loop.
+    """
+
+    def __init__(self, text: str, warm_up: int, events: int) -> None:
         self._text = text
-        self._events = events
-        self._left = events
-        self.begun = self.ended = 0.0
-        self.seen = 0
+        self._first, self._last = warm_up, warm_up + events
+        self._begun = self._ended = (0, 0.0, 0.0)
+        self._seen = 0
+
+    def per_second(self) -> float:
+        """Events a second of wall clock."""
+        return (self._ended[0] - self._begun[0]) / (self._ended[1] - self._begun[1])
+
+    def cpu_microseconds(self) -> float:
+        """Processor time an event."""
+        return (self._ended[2] - self._begun[2]) / (self._ended[0] - self._begun[0]) * 1e6
 
     def begin(self, tasks: anyio.abc.TaskGroup, outcomes: Outcomes) -> None:
         """See `Dispatch.begin`."""
         self._loop = cast(Loop, outcomes)
-        self.begun = time.perf_counter()
 
     def ready(self, one: Due) -> bool:
         """Everything is."""
@@ -61,9 +68,11 @@ class Instant:
 
     def react(self, event: Event, state: Session, request: bytes = b"") -> None:
         """Hand in at once what the intent leads to."""
-        self.seen += 1
-        self.ended = time.perf_counter()
-        if self.seen == self._events:
+        self._seen += 1
+        if self._seen == self._first:
+            self._begun = (self._seen, time.perf_counter(), time.process_time())
+        elif self._seen == self._last:
+            self._ended = (self._seen, time.perf_counter(), time.process_time())
             self._loop.stop()
         match event.body:
             case ModelRequested(call=call, attempt=attempt):
@@ -88,13 +97,13 @@ class Fleet:
         first += [seal(UserPrompted(text="Begin."), name, 0) for name in names]
         self.log.append(first, [], self.log.head().seq, self.ownership.epoch)
 
-    def run(self, kind: Kind, events: int) -> float:
-        """Events a second over at least so many events."""
-        instant = Instant(text_of(kind), events)
+    def run(self, kind: Kind, events: int) -> Instant:
+        """Run until so many events were timed. Once: the outcomes of the last intents are never handed in."""
+        instant = Instant(text_of(kind), max(2, events // 10), events)
         state = fold(self.log)
         loop = Loop(self.log, self.ownership, state, RULES, cast(Dispatch, instant), lambda _event: None)
         anyio.run(loop.run)
-        return instant.seen / (instant.ended - instant.begun)
+        return instant
 
     def close(self) -> None:
         """Let the log go."""

@@ -42,9 +42,7 @@ FULL = Sizes(
 )
 """What `make bench` does."""
 
-TINY = Sizes(
-    appends=5, loop_events=40, fleets=(1, 3), events=(40, 80), starts=1, calls=(10, 20), commands=1, rounds=2
-)
+TINY = Sizes(appends=5, loop_events=40, fleets=(1, 3), events=(40, 80), starts=1, calls=(10, 20), commands=1, rounds=2)
 """Just enough to see that everything still runs."""
 
 

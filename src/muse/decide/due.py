@@ -47,15 +47,25 @@ class Due(msgspec.Struct, frozen=True):
 
 def due(state: Session, agents: Iterable[str], rules: Rules) -> list[Due]:
     """The decisions due now for these agents and for the session itself, in a fixed order."""
+    return list(upcoming(state, agents, rules))
+
+
+def upcoming(state: Session, agents: Iterable[str], rules: Rules) -> Iterator[Due]:
+    """As `due`, one at a time: for an owner that takes one, folds it, and asks again. The state must not change
+    meanwhile."""
     if state.settings is None or state.unknown:
-        return []
+        return
     if "main" not in state.agents:
-        return [_spawn_main(state)]
-    found: list[Due] = []
+        yield _spawn_main(state)
+        return
+    nothing = True
     for agent_id in sorted(agents):
         if (agent := state.agents.get(agent_id)) is not None:
-            found.extend(_agent(state, agent, rules))
-    return found or list(_close(state))
+            for one in _agent(state, agent, rules):
+                nothing = False
+                yield one
+    if nothing:
+        yield from _close(state)
 
 
 def _spawn_main(state: Session) -> Due:

@@ -9,12 +9,13 @@ The same loop runs in normal times and after a crash; there is no second start p
 """
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 import anyio
 import msgspec
 
 from muse.decide.context import Rules, next_request
-from muse.decide.due import Due, due
+from muse.decide.due import Due, upcoming
 from muse.errors import MuseError, StoreUnavailable
 from muse.event.envelope import Event, decode
 from muse.event.kinds import ModelRequested
@@ -179,17 +180,21 @@ class Loop:
         waiting = set(woken)
         for outcome, draft in facts:
             waiting |= evolve(self.state, self._event(draft, outcome.body), undo)
+        order = sorted(waiting)  # which is a heap: always the first agent by name, however many wait
         decisions: list[tuple[Due, Draft]] = []
-        while waiting and len(decisions) < DECISIONS_MAX:
-            agent = min(waiting)
-            ready = next((one for one in due(self.state, {agent}, self.rules) if self.dispatch.ready(one)), None)
+        while order and len(decisions) < DECISIONS_MAX:
+            agent = order[0]
+            ready = next((one for one in upcoming(self.state, {agent}, self.rules) if self.dispatch.ready(one)), None)
             if ready is None:
-                waiting.discard(agent)
+                waiting.discard(heappop(order))
                 continue
             taken = self.dispatch.observed(ready)
             draft = seal(taken.body, taken.agent, taken.cause)
-            waiting |= evolve(self.state, self._event(draft, taken.body), undo)
+            for other in evolve(self.state, self._event(draft, taken.body), undo) - waiting:
+                waiting.add(other)
+                heappush(order, other)
             decisions.append((taken, draft))
+        self._woken |= waiting  # those left over for the next append, when there were too many for this one
         return _Batch(list(facts), decisions)
 
     def _event(self, draft: Draft, body: msgspec.Struct) -> Event:

@@ -15,7 +15,7 @@ _TYPE_OF: dict[type, str] = {kind.body: name for name, kind in KINDS.items()}
 
 def now() -> str:
     """The time as events carry it: RFC 3339 UTC with microseconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(UTC).isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
 def new_id() -> str:
