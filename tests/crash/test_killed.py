@@ -1,6 +1,7 @@
 """`kill -9` of the host at random: no finished step twice, none missing, every log verifies, every request valid."""
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -45,22 +46,52 @@ def test_thirty_sessions_killed_once_each_do_each_step_once(tmp_path: Path) -> N
     steps = task(6)
     kills = 0
     with AnthropicServer(steps) as anthropic, OpenAIServer(steps) as openai:
-        for number in range(30):
+        told: dict[str, set[str]] = {"anthropic": set(), "openai": set()}
+        for number in range(32):
             server, dialect = ((anthropic, "anthropic"), (openai, "openai"))[number % 2]
             with Rig(tmp_path / str(number), FILES) as rig:
                 rig.provider(dialect, server.base_url)
                 run = Crashing(rig, steps)
-                run.life(rng.randint(2, 30), rng.uniform(0, 0.05))
-                if number % 5 == 0:  # once more, while the second process starts
+                if number >= 2:  # the first of each dialect runs undisturbed
+                    run.life(rng.randint(2, 30), rng.uniform(0, 0.05))
+                if number % 5 == 4:  # once more, while the second process starts
                     run.life(0, rng.uniform(0, 0.6))
                 if not run.ended:
                     run.to_the_end()
                 run.assert_each_step_once()
                 run.assert_log()
-                assert last_request(server, rig) == last_request(server, rig)
+                told[dialect].add(last_request(server, rig))
                 kills += run.kills
+        assert len(told["anthropic"]) == len(told["openai"]) == 1
     assert kills >= 25
     assert anthropic.violations == openai.violations == []
+
+
+@pytest.mark.long
+def test_a_kill_while_the_first_process_starts_leaves_nothing_broken(tmp_path: Path) -> None:
+    """Either the task was taken, and resume does all of it, or it was not, and nothing of it happens."""
+    rng = random.Random(seed())
+    steps = task(2)
+    with AnthropicServer(steps) as server:
+        for number in range(12):
+            with Rig(tmp_path / str(number), FILES) as rig:
+                rig.provider("anthropic", server.base_url)
+                process = rig.start("exec", "--yolo", "do all of it")
+                time.sleep(rng.uniform(0.1, 0.6))
+                process.kill()
+                process.wait()
+                assert rig.muse("ls").returncode == 0
+                for path in rig.logs():
+                    rig.verify(path.stem)
+                    again = rig.muse("resume", path.stem)
+                    assert again.returncode == 0, again.stderr
+                    rig.verify(path.stem)
+                run = Crashing(rig, steps)
+                if any(event["type"] == "user.prompted" for path in rig.logs() for event in rig.events(path.stem)):
+                    run.assert_each_step_once()
+                else:
+                    assert not run.started()
+    assert server.violations == []
 
 
 @pytest.mark.long

@@ -319,8 +319,11 @@ class _Connection(BaseHTTPRequestHandler):
         """One request: read, judge, answer, close."""
         self.close_connection = True
         owner = self.server.owner
-        length = int(self.headers.get("content-length", "0"))
-        body = self.rfile.read(min(length, BODY_BYTES_MAX))
+        length = min(int(self.headers.get("content-length", "0")), BODY_BYTES_MAX)
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client died while it sent: that is no request
+            owner.disconnected()
+            return
         received = owner.receive(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
         if received.violations:
             self._respond(400, emit.error_body("invalid_request_error", "; ".join(received.violations)))

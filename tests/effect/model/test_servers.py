@@ -1,6 +1,7 @@
 """The strict servers themselves: each thing that they must refuse is refused, on a request that is otherwise good."""
 
 import json
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from tests.effect.model.samples import answered, request, resulted, said, use
 
 from muse.effect.model import anthropic, openai
+from muse.effect.model.scripted import Step
 from muse.event.conversation import TranscriptItem
 from muse.testing.validate import Conversations, anthropic_faults, marked_units, openai_faults, units_of
+from muse.testing.wire import AnthropicServer
 
 ITEMS: list[TranscriptItem] = [
     said("go"), answered(use("a"), use("b")), resulted("a"), resulted("b"), answered(use("c"), seq=9), resulted("c"),
@@ -181,3 +184,12 @@ def test_marks_are_where_the_docstring_says() -> None:
     assert [units[mark - 1].partition(b" ")[0] for mark in marked_units(body)[1:]] == [b"user", b"user"]
     assert marked_units(body) == [1, 6, 9]
     assert len(units) == 9
+
+
+def test_a_client_that_dies_while_it_sends_has_made_no_request() -> None:
+    with AnthropicServer([Step(text="Yes.")]) as server:
+        host, port = server.base_url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(b'POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"model"')
+        assert server.wait_for_disconnects(1)
+    assert (server.requests, server.violations) == ([], [])
