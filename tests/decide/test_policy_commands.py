@@ -99,6 +99,9 @@ sleep 0.01
 test -f a.txt && echo yes
 [ -d src ]
 for f in a b; do ls; done
+for F in a b; do ls; done
+printf '%s %%\\n' a
+du -sh src/*
 """.strip().splitlines()
 
 ASKS = """
@@ -306,6 +309,28 @@ ls 'open
 ls )
 
 kill 1
+for PATH in .; do ls; done
+for HOME in .; do git status; done
+for IFS in x; do ls; done
+for a in 'b[$(rm x)]'; do for c in ${!a}; do ls; done; done
+for a in 'b[$(rm x)]'; do for c in ${PATH:a}; do ls; done; done
+for a in 'b[$(rm x)]'; do cat <<E\n${PATH:a}\nE\ndone
+for a in '$(rm x)'; do for c in ${a@P}; do ls; done; done
+for a in '$(rm x)'; do cat <<< "${a@P}"; done
+cat <<E\n${x:=y}\nE
+cat <<<$(cat <<E\ntext\nE)\nrm x\nE\n)
+printf '1%n' PATH; ls
+printf '%d%-3ln' 1 PATH
+uniq src/a*
+uniq -- a*
+sort -* x
+sort -?x
+git diff -*
+tree -?
+test -v a*
+[ -v a* ]
+tree --fromfile .env
+du --files0-from=.env
 curl http://x
 wget -O- x
 """.strip("\n").splitlines()

@@ -16,13 +16,17 @@ Check = Callable[[tuple[str, ...]], bool]
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a command must not be given. `long` also refuses abbreviations; `short` are letters in any cluster."""
+    """What a command must not be given. `long` also refuses abbreviations; `short` are letters in any cluster.
+
+    `literal`: no file name patterns, since one more argument, or another, would change what the command does.
+    """
 
     long: tuple[str, ...] = ()
     short: str = ""
     check: Check | None = None
     names_only: bool = False
     recursive: bool = False
+    literal: bool = False
 
 
 # -- checks of single commands: they get the arguments --------------------------------------------------------------
@@ -85,8 +89,12 @@ def _test(args: tuple[str, ...]) -> bool:
     return not any(set(arg) & set("$`[") for arg in args)
 
 
+_COUNTS_INTO: Final = re.compile(r"%[-+ #'0-9.*$]*[hlLjztq]*n")
+
+
 def _printf(args: tuple[str, ...]) -> bool:
-    return not any(arg.startswith("-v") for arg in args)
+    # `-v NAME` and `%n` assign a variable, which may be PATH
+    return not any(arg.startswith("-v") or _COUNTS_INTO.search(arg) for arg in args)
 
 
 def _cd(args: tuple[str, ...]) -> bool:
@@ -208,7 +216,7 @@ _PLAIN: Final = (
     "cat head tail nl tac rev cut paste join comm fold tr expand unexpand od hexdump strings base64 "
     "md5sum sha1sum sha256sum sha512sum cksum cmp wc"
 )
-_NAMES: Final = "ls pwd stat df du basename dirname realpath readlink which type whoami id groups uname arch nproc"
+_NAMES: Final = "ls pwd stat df basename dirname realpath readlink which type whoami id groups uname arch nproc"
 _SILENT: Final = "true false :"
 _COUNTED: Final = "sleep exit break continue wait"
 
@@ -217,16 +225,17 @@ TABLE: Final[dict[str, Spec]] = {
     **{name: Spec(names_only=True) for name in _NAMES.split()},
     **{name: Spec(names_only=True) for name in _SILENT.split()},
     "echo": Spec(names_only=True),
-    "printf": Spec(check=_printf, names_only=True),
+    "printf": Spec(check=_printf, names_only=True, literal=True),
     "seq": Spec(check=lambda args: all(not a.startswith("-") or a[1:2].isdigit() for a in args), names_only=True),
     **{name: Spec(check=_numbers) for name in _COUNTED.split()},
-    "test": Spec(check=_test, names_only=True),
-    "[": Spec(check=_test, names_only=True),
+    "test": Spec(check=_test, names_only=True, literal=True),
+    "[": Spec(check=_test, names_only=True, literal=True),
     "set": Spec(check=_set),
-    "cd": Spec(check=_cd),
+    "cd": Spec(check=_cd, literal=True),
+    "du": Spec(short="X", long=("files0-from", "exclude-from"), names_only=True),
     "date": Spec(check=_date),
     "hostname": Spec(check=_hostname),
-    "tree": Spec(short="oR", long=("output",), names_only=True),
+    "tree": Spec(short="oR", long=("output", "fromfile", "fromtabfile"), names_only=True),
     "file": Spec(short="CmzZf", long=("compile", "magic-file", "uncompress", "uncompress-noreport", "files-from")),
     "grep": Spec(recursive=True),
     "egrep": Spec(recursive=True),
@@ -234,7 +243,7 @@ TABLE: Final[dict[str, Spec]] = {
     "rg": Spec(short="z", long=("pre", "pre-glob", "hostname-bin", "search-zip"), recursive=True),
     "find": Spec(check=_find, names_only=True),
     "sort": Spec(short="oT", long=("output", "compress-program", "temporary-directory")),
-    "uniq": Spec(check=_uniq),
+    "uniq": Spec(check=_uniq, literal=True),
     "diff": Spec(short="l", long=("paginate",), recursive=True),
     "sed": Spec(check=_sed),
     "git": Spec(check=_git, recursive=True),
@@ -287,7 +296,7 @@ def _allows(spec: Spec, stage: Stage, args: tuple[str, ...], words: tuple[Word, 
     if stage.open and (bounded or not spec.names_only):
         return False
     for arg, word in zip(args, words, strict=True):
-        if word.glob and bounded and arg[:1] in "*?[":
+        if word.glob and (spec.literal or (bounded and arg[:1] in "*?[-")):
             # a file name could be an option
             return False
         if _forbidden_long(arg, spec.long) or _forbidden_short(arg, spec.short):

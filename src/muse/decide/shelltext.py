@@ -24,7 +24,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _SUBSCRIPT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[.*=")
-_PARAMETER: Final = re.compile(r"\{[#!]?[A-Za-z0-9_@*?#$!-]+([:%#/^,+=@~-][A-Za-z0-9_ ./:%#*?,+=@-]*)?\}")
+# only forms that neither assign nor evaluate what a variable holds: not ${!x}, ${x@P}, ${x:=y}, ${x:y}
+_PARAMETER: Final = re.compile(
+    r"\{#?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*?#$!-])"
+    r"(?::[0-9]+(?::[0-9]+)?|:?[-+?][A-Za-z0-9_ ./:%#*?,+=@-]*|[%#/^,][A-Za-z0-9_ ./:%#*?,+=@-]*)?\}"
+)
+# shells and programs read no variable of such a name; PATH, HOME and IFS are set by a loop as by an assignment
+_LOOP_NAME: Final = re.compile(r"[a-z][a-z0-9_]*|[A-Z]|_[a-z0-9_]+")
 _SPECIAL: Final = set("|&;<>()$`\\\"'*?[]#~=%!{}")
 _ESCAPE: Final = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _LETTERS: Final = {
@@ -311,7 +317,7 @@ class _Reader:
     def loop_header(self) -> None:
         """`for NAME [in WORD...]`, up to the separator."""
         self.skip_blanks()
-        if not _NAME.fullmatch(self.spell().word().text):
+        if not _LOOP_NAME.fullmatch(self.spell().word().text):
             raise Unclear
         self.skip_blanks()
         if self.text.startswith("in", self.at) and self.text[self.at + 2 : self.at + 3] in {" ", "\t"}:
@@ -490,8 +496,12 @@ class _Reader:
                     raise Unclear
                 line = self.text[self.at : len(self.text) if end < 0 else end]
                 self.at = len(self.text) if end < 0 else end + 1
-                if (line.lstrip("\t") if strip_tabs else line) == delimiter:
+                shown = line.lstrip("\t") if strip_tabs else line
+                if shown == delimiter:
                     break
+                if self.depth and shown.startswith(delimiter) and ")" in shown:
+                    # inside $( ) bash also ends it at `EOF)`
+                    raise Unclear
                 lines.append(line)
             if expands:
                 self.expand("\n".join(lines))
