@@ -4,7 +4,7 @@ The standard body is a `tool.finished` of 400 bytes and 6 leaves; beside it stan
 and one with 60 lines, because every line of a text is a leaf of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -12,6 +12,8 @@ import msgspec
 from muse.event import codec
 from muse.event.commitment import commit
 from muse.event.kinds import ToolFinished
+from muse.log.chain import place
+from muse.log.protocol import Draft, Head
 
 BODY_BYTES = 400
 BODY_LEAVES = 6
@@ -39,6 +41,12 @@ def finished(call: str, attempt: int, text: str) -> ToolFinished:
 def leaves_of(body: msgspec.Struct) -> int:
     """How many leaves a body has."""
     return commit(codec.encode(body), bytes(32)).count
+
+
+def content_bytes(drafts: Sequence[Draft]) -> int:
+    """The bytes that these drafts are in a log's table, indexes and page headers left out."""
+    rows, _ = place(drafts, Head(0, bytes(32)), 1)
+    return sum(len(value) for row in rows for value in row if isinstance(value, bytes))
 
 
 def standard(count: int) -> Iterator[ToolFinished]:

@@ -5,14 +5,15 @@ dispatch hands in, at every step, the outcome of every intent of the step before
 of all agents and the decisions that are due after them in one transaction.
 """
 
+import os
 import time
 from pathlib import Path
 from typing import cast
 
 import anyio
 import anyio.abc
-import msgspec
-from bench.bodies import Kind, finished, text_of
+from bench.bodies import KINDS, Kind, content_bytes, finished, text_of
+from bench.measure import Figure, Section, Sizes
 
 from muse.decide.context import Builder, Rules
 from muse.decide.due import Due
@@ -110,15 +111,49 @@ class Fleet:
         self.log.close()
 
 
-def body_mix() -> list[msgspec.Struct]:
-    """One round of an agent: its four events, for counting bytes and leaves."""
-    use = Block(kind="tool_use", id="use_main/1", name="note", args='{"path": "src/parser.py"}')
-    return [
-        ModelResponded(call="main/1", attempt=1, blocks=(use,), stop="tool_use", duration_ms=800),
-        ToolStarted(call="main/2", attempt=1, tool="note", args=use.args, recovery="opaque", allowed_by="yolo"),
-        finished("main/2", 1, text_of("400 B")),
-        ModelRequested(
-            call="main/3", attempt=1, provider="scripted", model="-", builder="scripted/1", items=3,
-            request_sha256="0" * 64, request_bytes=1000,
+def section(folder: Path, sizes: Sizes) -> Section:
+    """One, some and many agents under one loop, with bodies of each kind."""
+    figures = [_figure(folder, agents, "400 B", sizes) for agents in sizes.fleets]
+    figures += [_figure(folder, sizes.fleets[-1], kind, sizes) for kind in KINDS[1:]]
+    return Section(
+        title="One loop, many agents",
+        before=(
+            "The real loop, rules, fold and SQLite log; only the effects are pretended and end at once. Each agent "
+            "goes on for ever: response, tool start, result, next request. A step takes the outcomes of all agents, "
+            "derives what is due after them (the exact bytes of each model request are built and hashed), and "
+            "appends all of it in one durable transaction. Of each agent's four events one is the result with the "
+            "body named here; the others have 120 to 210 bytes and 6 to 8 leaves.",
         ),
-    ]  # fmt: skip
+        parts=(tuple(figures),),
+        after=(
+            "Two events share a flush with one agent, and hundreds with many; from there on the processor is the "
+            "limit: about half of an event's time is its salts and hashes, a sixth each the rules, the fold and "
+            "SQLite.",
+        ),
+    )
+
+
+def _figure(folder: Path, agents: int, kind: Kind, sizes: Sizes) -> Figure:
+    events = min(sizes.loop_events, 600 * agents)
+    raw = os.open(folder / "raw-fleet", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    row = bytes(content_bytes([seal(finished("main/1", 1, text_of(kind)), "main", 0)]))
+    measured: list[float] = []
+    references: list[float] = []
+    try:
+        for _ in range(sizes.rounds):
+            begun = time.perf_counter()
+            for _step in range(20):
+                os.write(raw, row * agents)
+                os.fdatasync(raw)
+            references.append(20 * agents / (time.perf_counter() - begun))
+            fleet = Fleet(folder, agents)
+            measured.append(fleet.run(kind, events).per_second())
+            fleet.close()
+            fleet.log.path.unlink()
+    finally:
+        os.close(raw)
+    return Figure(
+        name=f"{agents} agent{'s' * (agents > 1)}, {kind}", unit="events/s", samples=tuple(measured),
+        reference="write + fdatasync, as many rows at once", reference_samples=tuple(references),
+        value_aim=8000 if agents == 256 and kind == "400 B" else 0,
+    )  # fmt: skip

@@ -8,14 +8,12 @@ import gc
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Literal
 
 import msgspec
 
 ROUNDS = 5
 
 Work = Callable[[], object]
-Aim = Literal["at least", "at most"]
 
 
 class Sizes(msgspec.Struct, frozen=True):
@@ -49,7 +47,8 @@ TINY = Sizes(appends=5, loop_events=40, fleets=(1, 3), events=(40, 80), starts=1
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a table: what was measured, in which unit, and its reference. Samples are one a round.
 
-    `more_is_better` says which end of the samples is the worst: rates, or times.
+    `more_is_better` says which end of the samples is the worst: rates, or times. An aim of 0 is none; the median is
+    held against it.
     """
 
     name: str
@@ -58,7 +57,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     reference_samples: tuple[float, ...]
     more_is_better: bool = True
-    aim: str = ""
+    ratio_aim: float = 0
+    value_aim: float = 0
 
     @property
     def median(self) -> float:
@@ -69,6 +69,15 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     def worst(self) -> float:
         """The sample that a user would like least."""
         return min(self.samples) if self.more_is_better else max(self.samples)
+
+    @property
+    def aim(self) -> str:
+        """What was aimed at, and whether it is met; "" without an aim."""
+        if not self.ratio_aim and not self.value_aim:
+            return ""
+        value, aim = (self.ratio, self.ratio_aim) if self.ratio_aim else (self.median, self.value_aim)
+        met = value >= aim if self.more_is_better else value <= aim
+        return f"{aim:g}: {'met' if met else 'missed'}"
 
     @property
     def reference_median(self) -> float:

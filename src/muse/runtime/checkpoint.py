@@ -11,9 +11,17 @@ from muse.fold.state import STATE_VERSION, Session
 from muse.log.protocol import Log
 
 CHECKPOINT_EVERY_EVENTS = 2_000
+CHECKPOINT_GROWTH = 8
+"""A checkpoint is written when the log has grown by this part of itself, at least by CHECKPOINT_EVERY_EVENTS: a state
+is as large as what the log holds, so that even steps would write the square of it. The tail stays a ninth at most."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Session)
+
+
+def next_checkpoint(seq: int) -> int:
+    """The seq from which on the next checkpoint is to be written, when one was (or none is wanted) at `seq`."""
+    return seq + max(CHECKPOINT_EVERY_EVENTS, seq // CHECKPOINT_GROWTH)
 
 
 def write_state(state: Session) -> bytes:

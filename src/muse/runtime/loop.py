@@ -22,7 +22,7 @@ from muse.event.kinds import ModelRequested
 from muse.fold.evolve import evolve
 from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
 from muse.log.protocol import Draft, Log, Ownership, Stored
-from muse.runtime.checkpoint import CHECKPOINT_EVERY_EVENTS, write_state
+from muse.runtime.checkpoint import next_checkpoint, write_state
 from muse.runtime.dispatch import Dispatch
 from muse.runtime.failpoint import hit
 from muse.runtime.seal import seal
@@ -79,7 +79,7 @@ class Loop:
         self._wake = anyio.Event()
         self._stopping = False
         self._failed: MuseError | None = None
-        self._checkpoint_at = state.seq + CHECKPOINT_EVERY_EVENTS
+        self._checkpoint_at = next_checkpoint(state.seq)
 
     def post_bodies(self, agent: str, cause: int, *bodies: msgspec.Struct) -> None:
         """Hand in what an effect brought back; what is posted together is appended together."""
@@ -134,7 +134,7 @@ class Loop:
             await self._append(facts)
         if self.state.seq >= self._checkpoint_at:
             self.log.save_checkpoint(self.state.seq, STATE_VERSION, write_state(self.state))
-            self._checkpoint_at = self.state.seq + CHECKPOINT_EVERY_EVENTS
+            self._checkpoint_at = next_checkpoint(self.state.seq)
 
     async def _append(self, facts: list[tuple[Outcome, Draft]]) -> None:
         woken, self._woken = self._woken, set()

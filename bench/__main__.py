@@ -1,0 +1,52 @@
+"""`make bench`: measure, and write docs/performance.md.
+
+`python -m bench [NAME …] [--folder FOLDER]` measures some of the sections and prints them; without a name it measures
+all and writes the page. FOLDER stands on the disk to be measured; by default a folder beside the page.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.measure import FULL, Section, Sizes
+from bench.page import PAGE, page, section_text
+
+from bench import appender, fleet, growth, starting, whole_log
+
+SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
+    "appender": appender.section,
+    "fleet": fleet.section,
+    "growth": growth.section,
+    "log": whole_log.section,
+    "help": starting.section,
+    "commands": starting.commands,
+}
+
+
+def main() -> int:
+    """0 when everything was measured."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure, and write docs/performance.md.")
+    parser.add_argument("names", nargs="*", choices=[*SECTIONS, []], help="measure and print only these")
+    parser.add_argument(
+        "--folder", type=Path, default=PAGE.parent.parent / ".cache", help="a folder on the disk to measure"
+    )
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    load = os.getloadavg()[0]
+    found = []
+    with tempfile.TemporaryDirectory(dir=given.folder, prefix="bench-") as made:
+        for name in given.names or SECTIONS:
+            print(f"bench: {name} …", file=sys.stderr, flush=True)
+            found.append(SECTIONS[name](Path(made), FULL))
+            print(section_text(found[-1]))
+        if not given.names:
+            PAGE.write_text(page(found, Path(made), load), encoding="utf-8")
+            print(f"bench: wrote {PAGE.name}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
