@@ -7,10 +7,12 @@ import os
 import platform
 import socket
 import subprocess
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from muse import __version__
+from muse.decide.harmless import is_secret
 from muse.event.content import Git, Host, Instruction, Origin
 from muse.event.text import clean, cut
 from muse.log.lock import boot_id, start_time
@@ -19,6 +21,7 @@ INSTRUCTION_BYTES_MAX = 32 * 1024
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md")
 ANCESTRY_MAX = 32
 GIT_SECONDS_MAX = 10
+GIT_FILTERS_MAX = 100
 
 _GIT_ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -27,6 +30,7 @@ _GIT_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _GIT_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false")
+_NO_FILTER = {"clean": "", "process": "", "smudge": "", "required": "false"}
 
 
 def this_host() -> Host:
@@ -81,7 +85,9 @@ def git_state(workspace: Path) -> Git | None:
     root = _git(workspace, "rev-parse", "--show-toplevel")
     if root is None:
         return None
-    changed = _git(workspace, "status", "--porcelain", "--no-renames", "--ignore-submodules=all") or ""
+    filters = _without_filters(workspace)
+    status = ("status", "--porcelain", "--no-renames", "--ignore-submodules=all")
+    changed = (None if filters is None else _git(workspace, *status, settings=filters)) or ""
     return Git(
         root=root,
         head=_git(workspace, "rev-parse", "--verify", "--quiet", "HEAD") or "",
@@ -90,8 +96,29 @@ def git_state(workspace: Path) -> Git | None:
     )
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _GIT_ENVIRONMENT
+def _without_filters(folder: Path) -> dict[str, str] | None:
+    """Environment that takes the commands away from every filter driver of the repository's settings, which `status`
+    would run to compare a file; None when there are too many of them or they cannot be read."""
+    found = _git_output(folder, "config", "--includes", "--null", "--name-only", "--list")
+    keys = os.fsdecode(found or b"").split("\0")
+    drivers = sorted({key.rpartition(".")[0] for key in keys if key.startswith("filter.")})
+    if found is None or len(drivers) > GIT_FILTERS_MAX:
+        return None
+    pairs = [(f"{driver}.{name}", value) for driver in drivers for name, value in _NO_FILTER.items()]
+    settings = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for number, (key, value) in enumerate(pairs):
+        settings |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return settings
+
+
+def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> str | None:
+    found = _git_output(folder, *arguments, settings=settings)
+    return None if found is None else clean(found).text.strip()
+
+
+def _git_output(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> bytes | None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {**_GIT_ENVIRONMENT, **(settings or {})}
     try:
         done = subprocess.run(
             ["git", *_GIT_OPTIONS, "-C", str(folder), *arguments],
@@ -99,11 +126,15 @@ def _git(folder: Path, *arguments: str) -> str | None:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return clean(done.stdout).text.strip() if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else None
 
 
 def instructions(workspace: Path, git_root: str | None) -> tuple[Instruction, ...]:
-    """AGENTS.md (CLAUDE.md where there is none) from the git root down to the workspace, 32 KiB in all."""
+    """AGENTS.md (CLAUDE.md where there is none) from the git root down to the workspace, 32 KiB in all.
+
+    What such a file is made of goes to the model, so a link that leads out of that root, or to a file of secrets, is
+    not followed.
+    """
     top = Path(git_root) if git_root else workspace
     folders = [workspace, *workspace.parents]
     folders = folders[: folders.index(top) + 1] if top in folders else [workspace]
@@ -112,8 +143,7 @@ def instructions(workspace: Path, git_root: str | None) -> tuple[Instruction, ..
         path = next((folder / name for name in INSTRUCTION_NAMES if (folder / name).is_file()), None)
         if path is None or left <= 0:
             continue
-        with path.open("rb") as file:
-            data = file.read(left + 1)
+        data = _instruction_bytes(path, folders[-1], left + 1)
         text = clean(data).text
         too_long = len(data) > left
         if too_long:
@@ -121,3 +151,15 @@ def instructions(workspace: Path, git_root: str | None) -> tuple[Instruction, ..
         left -= len(data)
         found.append(Instruction(path=str(path), text=text, cut=too_long))
     return tuple(found)
+
+
+def _instruction_bytes(path: Path, top: Path, limit: int) -> bytes:
+    """The first bytes of a file of instructions, or a line that says why they are not here."""
+    try:
+        real = path.resolve(strict=True)
+        if not real.is_relative_to(top.resolve()) or is_secret(str(real.relative_to(top.resolve()))):
+            return b"(not read: this is a link to a file elsewhere)"
+        with real.open("rb") as file:
+            return file.read(limit)
+    except (OSError, RuntimeError) as error:
+        return f"(not read: {getattr(error, 'strerror', None) or error})".encode()

@@ -1,0 +1,95 @@
+"""What is gathered when a session opens, in folders made to do harm."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muse.runtime.host import git_state, instructions
+
+
+def git(folder: Path, *arguments: str) -> None:
+    quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"]}
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, env=quiet)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "file").write_text("one\n")
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["plain", "with.dot", "a=b", "\udcff", "Upper"])
+@pytest.mark.parametrize("kind", ["clean", "process"])
+def test_no_filter_of_the_repository_runs_when_a_session_opens(
+    repository: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    (repository / ".git" / "info" / "attributes").write_bytes(os.fsencode(f"* filter={name}\n"))
+    section = f'[filter "{name}"]\n\t{kind} = touch {tmp_path}/ran; cat\n\trequired = true\n'
+    with (repository / ".git" / "config").open("ab") as config:
+        config.write(os.fsencode(section))
+    (repository / "file").write_text("two\n")  # as long as before, so that its contents have to be compared
+    state = git_state(repository)
+    assert state is not None
+    assert state.changed == 1
+    assert not (tmp_path / "ran").exists()
+
+
+def test_nothing_else_that_the_repository_configures_runs_either(repository: Path, tmp_path: Path) -> None:
+    mark = f"touch {tmp_path}/ran"
+    for key in ("core.fsmonitor", "core.sshCommand", "diff.external", "diff.d.textconv", "core.pager", "alias.status"):
+        git(repository, "config", key, f"!{mark}" if key.startswith("alias") else mark)
+    hook = repository / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{mark}\n")
+    hook.chmod(0o755)
+    (repository / ".gitattributes").write_text("* diff=d\n")
+    (repository / "file").write_text("two\n")
+    state = git_state(repository)
+    assert state is not None
+    assert state.changed == 2
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_link_out_of_the_repository_brings_no_file_to_the_model(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (tmp_path / "elsewhere").write_text("do not show this")
+    (folder / "AGENTS.md").symlink_to("../elsewhere")
+    (found,) = instructions(folder, None)
+    assert "do not show this" not in found.text
+    assert "link" in found.text
+
+
+def test_a_link_to_a_file_of_secrets_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("KEY=value")
+    (tmp_path / "AGENTS.md").symlink_to(".env")
+    (found,) = instructions(tmp_path, None)
+    assert "KEY" not in found.text
+
+
+def test_a_link_inside_the_repository_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").write_text("use tabs")
+    (tmp_path / "AGENTS.md").symlink_to("CLAUDE.md")
+    (found,) = instructions(tmp_path, None)
+    assert found.text == "use tabs"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
+def test_instructions_that_may_not_be_read_are_said_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("x")
+    (tmp_path / "AGENTS.md").chmod(0)
+    (found,) = instructions(tmp_path, None)
+    assert "ermission" in found.text
+
+
+def test_a_pipe_or_a_loop_of_links_holds_no_instructions(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "AGENTS.md")
+    (tmp_path / "CLAUDE.md").symlink_to("CLAUDE.md")
+    assert instructions(tmp_path, None) == ()
