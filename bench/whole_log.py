@@ -6,6 +6,7 @@ The session is one agent that reads files for a very long time: request, respons
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -52,7 +53,7 @@ def make(path: Path, count: int) -> None:
         source = bodies(count)
         head = 1
         while head < count:
-            drafts = [seal(body, "main", 0) for body, _ in zip(source, range(min(BATCH, count - head)), strict=False)]
+            drafts = [seal(body, "main", 0) for body in islice(source, min(BATCH, count - head))]
             head = log.append(drafts, [], head, ownership.epoch).head.seq
 
 
@@ -87,7 +88,7 @@ _ORDER = ("encode", "commit", "verify on one core", "verify on all cores", "open
 
 
 def _made(count: int, rounds: int) -> list[Figure]:
-    made = [body for body, _ in zip(bodies(count), range(count), strict=False)]
+    made = list(islice(bodies(count), count))
     plain = [codec.canonical(body) for body in made]
     key = bytes(32)
 

@@ -13,7 +13,7 @@ from bench.page import page, section_text
 from bench import appender, fleet, growth, starting, whole_log
 from muse.event import codec
 from muse.log.sqlite import SqliteLog
-from muse.runtime.checkpoint import next_checkpoint
+from muse.runtime.checkpoint import fold, next_checkpoint
 from muse.runtime.seal import seal
 from muse.runtime.session import claim
 
@@ -36,6 +36,14 @@ def test_each_measurement_still_runs_and_makes_a_chapter(module: object, folder:
     text = section_text(module.section(folder, TINY))  # type: ignore[attr-defined]
     assert text.startswith("## ")
     assert "| --- |" in text
+
+
+def test_a_made_log_is_a_session_of_the_size_asked_for(tmp_path: Path) -> None:
+    whole_log.make(tmp_path / "s.muse", 2 * whole_log.BATCH + 6)
+    with SqliteLog.open(tmp_path / "s.muse", read_only=True) as log:
+        state = fold(log)
+    assert state.seq == 2 * whole_log.BATCH + 6
+    assert state.agents["main"].steps > whole_log.BATCH / 2
 
 
 def test_logs_as_a_whole_are_measured_at_every_size(folder: Path) -> None:
