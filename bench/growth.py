@@ -156,10 +156,12 @@ def section(folder: Path, sizes: Sizes) -> Section:
         ),
         parts=(Table(headings=headings, rows=rows), _requests(last.state, sizes.rounds)),
         after=(
-            "What a call adds to the log does not depend on how long the session has run. The request itself grows "
-            "with the transcript, since all of it is sent: it is put together from text that is kept, and hashed. "
-            "The processor time is that of everything, the commits' system calls and all four events of a call "
-            "included.",
+            "What a call adds to the events does not depend on how long the session has run. The file holds the "
+            "fold's checkpoints besides, each as large as the transcript; they are written ever more seldom and older "
+            "ones are dropped, so that all of them together stay a small multiple of it. The request itself grows "
+            "with the transcript, since all of it is sent: it is put together from text that is kept, and hashed, and "
+            "that is why the processor time of a call grows. It is that of everything: the commits' system calls and "
+            "all four events of a call are in it.",
         ),
     )
 
