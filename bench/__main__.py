@@ -11,10 +11,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import appender, fleet, growth, starting, whole_log
 from bench.measure import FULL, Section, Sizes
 from bench.page import PAGE, page, section_text
-
-from bench import appender, fleet, growth, starting, whole_log
 
 SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
     "appender": appender.section,

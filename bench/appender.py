@@ -9,7 +9,6 @@ from pathlib import Path
 from bench.bodies import content_bytes, standard
 from bench.fleet import SETTINGS
 from bench.measure import Figure, Section, Sizes
-
 from muse.event.kinds import COMMANDS
 from muse.log.protocol import Draft
 from muse.log.sqlite import SqliteLog

@@ -12,9 +12,9 @@ from typing import cast
 
 import anyio
 import anyio.abc
+
 from bench.bodies import KINDS, Kind, content_bytes, finished, text_of
 from bench.measure import Figure, Section, Sizes
-
 from muse.decide.context import Builder, Rules
 from muse.decide.due import Due
 from muse.effect.model import scripted

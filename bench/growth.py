@@ -12,9 +12,9 @@ from typing import Any
 
 import anyio
 import msgspec
+
 from bench.fleet import SETTINGS
 from bench.measure import Section, Sizes, Table
-
 from muse.decide.context import Builder, Rules, next_request
 from muse.effect.model import anthropic, openai, scripted
 from muse.effect.model.scripted import Step, answer_of

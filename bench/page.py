@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
-from bench.measure import ROUNDS, Figure, Section, Table
 
+from bench.measure import ROUNDS, Figure, Section, Table
 from muse.log.place import filesystem_type
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import anyio
-from bench.measure import Figure, Section, Sizes
 
+from bench.measure import Figure, Section, Sizes
 from muse.effect.runner import CommandSpec, Runner
 
 MUSE = Path(sys.executable).with_name("muse")

@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
+
 from bench.bodies import finished, text_of
 from bench.fleet import SETTINGS, TOOL
 from bench.measure import Figure, Section, Sizes, rates
-
 from muse.event import codec
 from muse.event.commitment import commit
 from muse.event.content import Block

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from bench import appender, fleet, growth, starting, whole_log
 from bench.bodies import BODY_BYTES, BODY_LEAVES, finished, leaves_of, text_of
 from bench.measure import TINY, Figure
 from bench.page import page, section_text
-
-from bench import appender, fleet, growth, starting, whole_log
 from muse.event import codec
 from muse.log.sqlite import SqliteLog
 from muse.runtime.checkpoint import fold, next_checkpoint

@@ -13,11 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tests.e2e.rig import MUSE, PATIENCE_SECONDS, Event, Rig
-
 from muse import app
 from muse.effect.model.scripted import Step
 from muse.testing.wire import AnthropicServer, OpenAIServer, WireServer
+from tests.e2e.rig import MUSE, PATIENCE_SECONDS, Event, Rig
 
 SERVERS: dict[str, type[WireServer]] = {"anthropic": AnthropicServer, "openai": OpenAIServer}
 FILES = {"notes.txt": "# notes\n# end\n", "seen.txt": "one\ntwo\nthree\n"}
@@ -74,8 +73,8 @@ def names_of(steps: list[Step], tool: str) -> list[str]:
 class Crashing:
     """One session in a rig, run life by life. `lines` is what an outside process has read of its `--json` output."""
 
-    def __init__(self, rig: Rig, steps: list[Step]) -> None:
-        self.rig, self.steps = rig, steps
+    def __init__(self, rig: Rig, steps: list[Step], *flags: str) -> None:
+        self.rig, self.steps, self.flags = rig, steps, flags or ("--yolo",)
         self.lines: list[str] = []
         self.kills = 0
         self.errors = ""
@@ -91,7 +90,7 @@ class Crashing:
 
         Returns the exit code. The log must verify afterwards, however it ended.
         """
-        arguments = ["exec", "--yolo", "--json", "do all of it"]
+        arguments = ["exec", *self.flags, "--json", "do all of it"]
         if self.lines:
             arguments = ["resume", self.rig.session(), "--json", "--after", str(json.loads(self.lines[-1])["seq"])]
         environment = self.rig.environment | ({"MUSE_FAILPOINT": failpoint} if failpoint else {})

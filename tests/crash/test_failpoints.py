@@ -1,13 +1,17 @@
 """The host killed at every append, just before and just after it, and on both sides of every effect."""
 
+import json
+import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from tests.crash.task import FILES, Crashing, edit, read, shell, write
-from tests.e2e.rig import Rig
 
 from muse.effect.model.scripted import Step
 from muse.testing.wire import AnthropicServer
+from tests.crash.task import FILES, Crashing, edit, read, shell, write
+from tests.e2e.rig import Rig
 
 KILLED = -9
 STEPS = [
@@ -81,4 +85,67 @@ def test_a_recovery_that_is_killed_is_begun_again(tmp_path: Path, place: str, fi
             run.to_the_end()
         run.assert_each_step_once()
         run.assert_log()
+    assert server.violations == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["before_append", "after_append"])
+def test_a_cancel_holds_through_kills_at_every_append_that_follows(tmp_path: Path, place: str) -> None:
+    steps = [Step(uses=(shell("s0", 30), shell("s1"))), Step(text="Never said.")]
+    with AnthropicServer(steps) as server, Rig(tmp_path, FILES) as rig:
+        rig.provider("anthropic", server.base_url, "max_parallel_tools = 1")
+        run = Crashing(rig, steps)
+
+        def kill_it_once_it_runs(process: subprocess.Popen[str]) -> None:
+            rig.wait_for(lambda: run.started() == {"s0 start": 1})
+            process.kill()
+
+        run.life(6, kill=kill_it_once_it_runs)
+        assert rig.muse("cancel", "last", "--why", "enough").returncode == 0
+        lives = 1
+        while (code := run.life(failpoint=f"{place}:{lives}")) == KILLED:
+            lives += 1
+        assert code == 130, run.errors
+        assert lives > 2
+        assert run.started() == {"s0 start": 1}
+        assert rig.events() == [json.loads(line) for line in run.lines]
+        assert [e["body"]["status"] for e in rig.of_type("tool.finished")] == ["cancelled"]
+        assert len(server.requests) == 1
+        assert rig.muse("resume", "last", "what now?").returncode == 0
+    assert server.violations == []
+
+
+def say_yes(rig: Rig, count: int) -> None:
+    """A person elsewhere who approves that many requests, each once, whether or not somebody runs the session."""
+    answered: set[int] = set()
+    while len(answered) < count:
+        for event in rig.of_type("approval.requested"):
+            if event["seq"] not in answered:
+                done = rig.muse("approve", f"last@{event['seq']}")
+                assert done.returncode == 0, done.stderr
+                answered.add(event["seq"])
+        time.sleep(0.02)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["before_append", "after_append"])
+def test_approvals_hold_through_kills_at_every_append(tmp_path: Path, place: str) -> None:
+    """Each is asked for once and holds for its call; what is not approved does not run."""
+    steps = [Step(uses=(shell("s0"), shell("s1"), write("w2"))), Step(uses=(shell("s3"),)), Step(text="All done.")]
+    with AnthropicServer(steps) as server, Rig(tmp_path, FILES) as rig:
+        rig.provider("anthropic", server.base_url)
+        run = Crashing(rig, steps, "--approval-timeout", "3600")
+        person = threading.Thread(target=say_yes, args=(rig, 4))
+        lives = 1
+        run.life(8)  # two of the three ask by then
+        person.start()
+        while not run.ended:
+            assert run.life(failpoint=f"{place}:{lives}") in (KILLED, 0), run.errors
+            lives += 1
+        person.join()
+        assert lives > 3
+        run.assert_each_step_once()
+        run.assert_log()
+        asked = [event["body"]["call"] for event in rig.of_type("approval.requested")]
+        assert len(asked) == len(set(asked)) == 4
     assert server.violations == []

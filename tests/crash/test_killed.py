@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.crash.task import FILES, SERVERS, Crashing, last_request, seed, task
-from tests.e2e.rig import Rig
 
 from muse.testing.wire import AnthropicServer, OpenAIServer
+from tests.crash.task import FILES, SERVERS, Crashing, last_request, seed, task
+from tests.e2e.rig import Rig
 
 KILLS = 30
 

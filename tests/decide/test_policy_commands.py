@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.decide.asked import policy, request
 
 from muse.decide.policy import judge
+from tests.decide.asked import policy, request
 
 FREE = r"""
 ls

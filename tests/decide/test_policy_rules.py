@@ -1,9 +1,9 @@
 """Rules about commands: what they decide, what they deny in every mode, and which rule `always` offers."""
 
 import pytest
-from tests.decide.asked import policy, request
 
 from muse.decide.policy import Request, forbids, judge, matches, parse_rule
+from tests.decide.asked import policy, request
 
 ALLOW = [
     "shell(git commit *)", "shell(pytest *)", "shell(npm run test:*)", "shell(make)", "shell(echo hi *)",

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tests.e2e.rig import BIN, Event, Rig
 from tests.e2e.test_same_lines import watched
 

@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from tools.record_demo import CELL_HEIGHT, CELL_WIDTH, FONT_PIXELS, PICTURES, capture, picture, plain, runs
 
 from muse.ui.demo.story import CAPTIONS, REAL, TITLE
+from tools.record_demo import CELL_HEIGHT, CELL_WIDTH, FONT_PIXELS, PICTURES, capture, picture, plain, runs
 
 MUSE = str(Path(sys.executable).with_name("muse"))
 SVG = "{http://www.w3.org/2000/svg}"

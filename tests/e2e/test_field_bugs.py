@@ -7,12 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.e2e.rig import MUSE, Rig
-from tests.e2e.test_same_lines import watched
-from tests.e2e.test_wire import SERVERS
 
 from muse.effect.model.scripted import Step
 from muse.testing.wire import AnthropicServer, Trouble, WireServer
+from tests.e2e.rig import MUSE, Rig
+from tests.e2e.test_same_lines import watched
+from tests.e2e.test_wire import SERVERS
 
 
 @pytest.fixture(params=["anthropic", "openai"])

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.e2e.rig import KEY, Rig
 
 from muse.effect.model.scripted import Step
 from muse.testing.wire import AnthropicServer, OpenAIServer, Trouble, WireServer
+from tests.e2e.rig import KEY, Rig
 
 SERVERS: dict[str, type[WireServer]] = {"anthropic": AnthropicServer, "openai": OpenAIServer}
 TASK = [

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.event import independent, strategies
 
 from muse.errors import InvalidEvent
 from muse.event import codec
+from tests.event import independent, strategies
 
 
 class Point(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.event import independent, strategies
 
 from muse.errors import InvalidEvent
 from muse.event import codec, commitment
 from muse.event.commitment import Hidden, Leaf, Shown
+from tests.event import independent, strategies
 
 KEY = bytes(range(32))
 keys = st.binary(min_size=32, max_size=32)

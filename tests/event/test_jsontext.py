@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.effect.model.samples import any_text, json_values, unhurried
 
 from muse.event.jsontext import elements, members, quote, sendable_arguments, sendable_object, strict_object
 from muse.testing.validate import Fault, parsed
+from tests.effect.model.samples import any_text, json_values, unhurried
 
 
 @unhurried

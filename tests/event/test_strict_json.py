@@ -5,9 +5,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.event import independent, strategies
 
 from muse.event.strict_json import BadJson, read, read_line
+from tests.event import independent, strategies
 
 fragments = st.sampled_from(
     ['{', '}', '[', ']', ',', ':', '"', '"a"', '"b"', "\\", '\\"', "\\ud800", " ", "\t", "\r", "\f", "\ufeff", "é",

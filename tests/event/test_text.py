@@ -5,10 +5,10 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.event import strategies
 
 from muse.event import codec
 from muse.event.text import clean, cut
+from tests.event import strategies
 
 any_text = st.text(st.characters(codec=None))
 

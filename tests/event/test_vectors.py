@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.event import independent, make_vectors, vector_inputs
 
 from muse.errors import InvalidEvent
 from muse.event import codec, commitment, envelope
 from muse.event.kinds import KINDS, required_clear
 from muse.log.schema import TABLES
+from tests.event import independent, make_vectors, vector_inputs
 
 DOCS = Path(__file__).parents[2] / "docs"
 

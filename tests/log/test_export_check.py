@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.log.test_export import exported, redacted
 
 from muse.errors import UsageError
 from muse.event.kinds import COMMANDS
 from muse.log.export_check import lines_of, verify_export
 from muse.log.sqlite import SqliteLog
+from tests.log.test_export import exported, redacted
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "verify_export.py"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.runtime.rig import Rig, steps
 
 from muse.event.kinds import NoteAdded, UserPrompted
 from muse.fold.state import STATE_VERSION
 from muse.runtime.checkpoint import fold, read_state, write_state
+from tests.runtime.rig import Rig, steps
 
 
 @pytest.fixture

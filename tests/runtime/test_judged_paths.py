@@ -5,12 +5,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.runtime.rig import Rig
 
 from muse.effect.model.scripted import Step
 from muse.effect.runner import Runner
 from muse.effect.tool import builtin_tools
 from muse.event.kinds import UserPrompted
+from tests.runtime.rig import Rig
 
 
 @pytest.mark.parametrize("path", ["gitdir/hooks/pre-commit", "link/hooks/pre-commit", ".git/hooks/pre-commit"])

@@ -7,7 +7,6 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.runtime.rig import Rig, steps
 
 from muse.effect.model import scripted
 from muse.effect.model.scripted import Step
@@ -15,6 +14,7 @@ from muse.errors import StoreUnavailable
 from muse.event.kinds import AgentSteered, CancelRequested, NoteAdded, UserPrompted
 from muse.log.protocol import Appended, Log
 from muse.runtime.checkpoint import fold
+from tests.runtime.rig import Rig, steps
 
 
 @pytest.fixture

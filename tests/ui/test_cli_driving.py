@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.ui.driving import MUSE, WAITS, World, eventually, line_with, shell, stop
 
 from muse.log.protocol import Draft
 from muse.log.sqlite import SqliteLog
 from muse.testing.store import draft
+from tests.ui.driving import MUSE, WAITS, World, eventually, line_with, shell, stop
 
 HELLO = {"text": "All is well."}
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from tests.ui.driving import MUSE, WAITS, World, eventually, shell, stop
 
 WRITES = ["write", {"path": "a.py", "content": "x = 1\ny = 2\n"}]

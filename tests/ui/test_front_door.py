@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.ui.driving import World
 
 HELLO = {"text": "All is well."}

@@ -3,9 +3,8 @@
 import termios
 from contextlib import closing
 
-from tests.ui.driving import WAITS, OnTerminal, World, eventually, shell
-
 from muse import app
+from tests.ui.driving import WAITS, OnTerminal, World, eventually, shell
 
 ASKS = {"text": "I must touch it.", "uses": [shell("touch made")]}
 HELLO = {"text": "All is well."}

@@ -3,13 +3,13 @@
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from tests.view.made import event, filled
-from tests.view.test_timeline import STORY
 
 from muse.event.content import BlobRef, Block, FileChange
 from muse.event.envelope import Event
 from muse.event.kinds import KINDS, FilesChanged, ModelResponded, SessionClosed, ToolFinished, ToolStarted, UserPrompted
 from muse.view.markdown import OUTPUT_HEAD_LINES, OUTPUT_TAIL_LINES, Proof, block, document, span
+from tests.view.made import event, filled
+from tests.view.test_timeline import STORY
 
 PROOF = Proof(9, "ab" * 32)
 HOSTILE = (

@@ -3,7 +3,6 @@
 import unicodedata
 
 import pytest
-from tests.view.made import event, filled
 
 from muse.event.content import BlobRef, Block, FileChange, Host, Origin, Settings, Usage
 from muse.event.envelope import Redacted, Unknown
@@ -28,6 +27,7 @@ from muse.view.detail import detailed
 from muse.view.summary import SUMMARIES
 from muse.view.text import row_text
 from muse.view.timeline import Context, learn, row, rows
+from tests.view.made import event, filled
 
 PERSON = Origin(user="ada", terminal="/dev/pts/3")
 SETTINGS = Settings(provider="anthropic", dialect="anthropic", model="claude", mode="default")

@@ -4,6 +4,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from muse.effect.model import anthropic
+from muse.effect.model.scripted import Step
+from muse.effect.protocol import ModelAnswer, ModelFailure
+from muse.event.content import Block, ToolSpec, Usage
+from muse.event.conversation import ModelRequest, TranscriptItem
+from muse.testing import emit
+from muse.testing.validate import anthropic_faults
 from tests.effect.model.samples import (
     answered,
     any_text,
@@ -17,14 +25,6 @@ from tests.effect.model.samples import (
     use,
     valid_text,
 )
-
-from muse.effect.model import anthropic
-from muse.effect.model.scripted import Step
-from muse.effect.protocol import ModelAnswer, ModelFailure
-from muse.event.content import Block, ToolSpec, Usage
-from muse.event.conversation import ModelRequest, TranscriptItem
-from muse.testing import emit
-from muse.testing.validate import anthropic_faults
 
 HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "k", "content-type": "application/json"}
 

@@ -4,6 +4,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from muse.effect.model import openai
+from muse.effect.model.scripted import Step
+from muse.effect.protocol import ModelAnswer, ModelFailure
+from muse.event.content import Block, Usage
+from muse.event.conversation import ModelRequest, TranscriptItem
+from muse.testing import emit
+from muse.testing.validate import openai_faults
 from tests.effect.model.samples import (
     answered,
     any_text,
@@ -17,14 +25,6 @@ from tests.effect.model.samples import (
     use,
     valid_text,
 )
-
-from muse.effect.model import openai
-from muse.effect.model.scripted import Step
-from muse.effect.protocol import ModelAnswer, ModelFailure
-from muse.event.content import Block, Usage
-from muse.event.conversation import ModelRequest, TranscriptItem
-from muse.testing import emit
-from muse.testing.validate import openai_faults
 
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
 DONE = b"data: [DONE]\n\n"

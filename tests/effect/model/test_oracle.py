@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.effect.model.samples import READ, SHELL, answered, ask, request, resulted, said
 
 from muse.effect.model import anthropic as our_anthropic
 from muse.effect.model import openai as our_openai
@@ -20,6 +19,7 @@ from muse.effect.model.wire import Endpoint, make_model
 from muse.effect.protocol import ModelAnswer
 from muse.event.conversation import TranscriptItem
 from muse.testing.wire import AnthropicServer, OpenAIServer, Received, Trouble
+from tests.effect.model.samples import READ, SHELL, answered, ask, request, resulted, said
 
 STEPS = [
     Step(

@@ -2,6 +2,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+
+from muse.effect.model.scripted import SCRIPT_ENDS, Failing, Lane, Script, ScriptedModel, Step, build, load_script
+from muse.effect.protocol import ModelAnswer, ModelFailure
+from muse.errors import ConfigError
+from muse.event.conversation import ModelRequest
 from tests.effect.model.samples import (
     answered,
     any_text,
@@ -14,11 +19,6 @@ from tests.effect.model.samples import (
     unhurried,
     use,
 )
-
-from muse.effect.model.scripted import SCRIPT_ENDS, Failing, Lane, Script, ScriptedModel, Step, build, load_script
-from muse.effect.protocol import ModelAnswer, ModelFailure
-from muse.errors import ConfigError
-from muse.event.conversation import ModelRequest
 
 STEPS = (
     Step(text="I look first.", uses=(("shell", {"command": "ls"}), ("read", '{"path": '))),

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.effect.model.samples import answered, request, resulted, said, use
 
 from muse.effect.model import anthropic, openai
 from muse.effect.model.scripted import Step
 from muse.event.conversation import TranscriptItem
 from muse.testing.validate import Conversations, anthropic_faults, marked_units, openai_faults, units_of
 from muse.testing.wire import AnthropicServer
+from tests.effect.model.samples import answered, request, resulted, said, use
 
 ITEMS: list[TranscriptItem] = [
     said("go"), answered(use("a"), use("b")), resulted("a"), resulted("b"), answered(use("c"), seq=9), resulted("c"),

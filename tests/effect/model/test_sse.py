@@ -1,9 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.effect.model.samples import unhurried
 
 from muse.effect.model.sse import Event, EventParser
+from tests.effect.model.samples import unhurried
 
 
 def events_of(data: bytes, cuts: list[int] | None = None) -> list[Event]:

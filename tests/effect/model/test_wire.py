@@ -6,7 +6,6 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.effect.model.samples import answered, ask, request, resulted, said
 
 from muse.effect.model import anthropic, openai, wire
 from muse.effect.model.scripted import Failing, Step
@@ -16,6 +15,7 @@ from muse.errors import ConfigError
 from muse.event.content import Block, Usage
 from muse.event.conversation import TranscriptItem
 from muse.testing.wire import KEY, AnthropicServer, OpenAIServer, Trouble, WireServer
+from tests.effect.model.samples import answered, ask, request, resulted, said
 
 STEPS = [Step(text="Half of it, and more 😀.", uses=(("shell", {"command": "ls"}),)), Step(text="Done.")]
 PROMPT = request(said("go"))

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.effect.tool.conftest import Harness
 
 from muse.effect.protocol import Workspace
 from muse.effect.runner import Runner
 from muse.effect.tool import builtin_tools
 from muse.effect.tool.environment import is_secret_name, shell_environment
+from tests.effect.tool.conftest import Harness
 
 pytestmark = pytest.mark.anyio
 

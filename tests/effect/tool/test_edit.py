@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.effect.tool.conftest import Harness
 
 from muse.effect.protocol import Workspace
 from muse.effect.tool.arguments import Refusal
 from muse.effect.tool.edit import EDITS_MAX, Edit, EditTool, apply_edits
+from tests.effect.tool.conftest import Harness
 
 pytestmark = pytest.mark.anyio
 

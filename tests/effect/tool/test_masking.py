@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.effect.tool.conftest import Harness
 
 from muse.effect.protocol import Workspace
 from muse.effect.runner import Runner
 from muse.effect.tool import builtin_tools
 from muse.effect.tool.masking import KnownSecrets
 from muse.effect.tool.output import HEAD_BYTES_MAX, excerpt_file
+from tests.effect.tool.conftest import Harness
 
 pytestmark = pytest.mark.anyio
 

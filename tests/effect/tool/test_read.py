@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.effect.tool.conftest import Harness
 
 from muse.effect.protocol import Workspace
 from muse.effect.tool import read
@@ -14,6 +13,7 @@ from muse.effect.tool.arguments import Arguments
 from muse.effect.tool.kept import OutputTool
 from muse.effect.tool.output import TEXT_BYTES_MAX
 from muse.effect.tool.read import LINE_CHARS_MAX, LINES_MAX, ReadTool
+from tests.effect.tool.conftest import Harness
 
 pytestmark = pytest.mark.anyio
 

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.effect.tool.conftest import Harness
 
 from muse.effect.protocol import Workspace
 from muse.effect.tool.glob import PATHS_MAX, GlobTool
 from muse.effect.tool.grep import ROWS_MAX, TEXT_BYTES_MAX, GrepTool
 from muse.effect.tool.patterns import ALTERNATIVES_MAX, Glob, gitignore, literal_start
 from muse.effect.tool.walk import walk
+from tests.effect.tool.conftest import Harness
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.effect.tool.conftest import Harness, blob_of
 
 from muse.effect.protocol import ToolResult, Workspace
 from muse.effect.runner import CommandSpec, Runner
 from muse.effect.tool.output import TEXT_BYTES_MAX
 from muse.effect.tool.shell import COMMAND_BYTES_MAX, ShellTool
+from tests.effect.tool.conftest import Harness, blob_of
 
 pytestmark = pytest.mark.anyio
 

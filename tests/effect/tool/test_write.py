@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.effect.tool.conftest import Harness, blob_of
 
 from muse.effect.protocol import ToolCall, Workspace
 from muse.effect.tool import files
 from muse.effect.tool.write import WriteTool
 from muse.event.content import BlobRef, FileChange, Observed
+from tests.effect.tool.conftest import Harness, blob_of
 
 pytestmark = pytest.mark.anyio
 
