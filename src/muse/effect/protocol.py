@@ -44,7 +44,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a tool run ended.
 
     `text` is what the model reads: valid Unicode, bounded (head and tail of long output with a line between that
-    says how much was left out). `output` names the whole, exact output where `text` is not all of it.
+    says how much was left out). `output` names the whole, exact output where `text` is not all of it. `duration_ms` is
+    given by a tool whose run may have begun under an earlier host; else the host measures.
     """
 
     status: Literal["ok", "error", "cancelled", "unknown"]
@@ -53,6 +54,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     output_bytes: int = 0
     exit_code: int | None = None
     timed_out: bool = False
+    duration_ms: int | None = None
     changes: tuple[FileChange, ...] = ()
     processes: tuple[tuple[int, int, str], ...] = ()
 

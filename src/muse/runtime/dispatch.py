@@ -383,7 +383,7 @@ def _facts(call: str, attempt: int, result: ToolResult, duration_ms: int) -> lis
             output_bytes=result.output_bytes,
             exit_code=result.exit_code,
             timed_out=result.timed_out,
-            duration_ms=duration_ms,
+            duration_ms=duration_ms if result.duration_ms is None else result.duration_ms,
         )
     )
     return facts

@@ -204,11 +204,22 @@ async def test_a_command_that_ended_unseen_gives_the_same_result_as_one_that_was
 ) -> None:
     call = shell.call(command="echo done; exit 4")
     await start_and_leave(runner, root, call.call, str(call.args["command"]), call.args_text)
-    await runner.wait(call.call, 1)
+    ended = await runner.wait(call.call, 1)
     assert (await shell.reconcile(call, await shell.observe(call))).verdict == "attached"
     assert await shell.run(call, attach=True) == ToolResult(
-        status="error", text="done\nexit code 4", output_bytes=5, exit_code=4
+        status="error", text="done\nexit code 4", output_bytes=5, exit_code=4, duration_ms=ended.duration_ms
     )
+
+
+async def test_a_command_taken_up_by_a_second_host_has_its_own_whole_duration(
+    shell: Harness, root: Path, runner: Runner
+) -> None:
+    call = shell.call(command="sleep 0.7")
+    await start_and_leave(runner, root, call.call, str(call.args["command"]), call.args_text)
+    await runner.wait(call.call, 1)
+    result = await shell.run(call, attach=True)
+    assert result.duration_ms is not None
+    assert result.duration_ms >= 700
 
 
 async def test_a_command_whose_supervisor_died_is_unknown_with_its_output_so_far(

@@ -254,6 +254,7 @@ class ShellTool:
             output_bytes=excerpt.size,
             exit_code=None if exit is None else exit.code,
             timed_out=exit is not None and exit.timed_out,
+            duration_ms=None if exit is None else exit.duration_ms,
             processes=() if exit is None else tuple(_process(left) for left in exit.left_running),
         )
 
