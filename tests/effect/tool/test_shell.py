@@ -36,7 +36,11 @@ def shell(runner: Runner, workspace: Workspace) -> Harness:
 async def test_a_command_runs_in_the_workspace_and_says_its_exit_code(shell: Harness, root: Path) -> None:
     result = await shell.do(command="pwd; echo problem >&2; exit 3")
     assert result == ToolResult(
-        status="error", text=f"{root}\nproblem\nexit code 3", output_bytes=len(f"{root}\nproblem\n"), exit_code=3
+        duration_ms=result.duration_ms,
+        status="error",
+        text=f"{root}\nproblem\nexit code 3",
+        output_bytes=len(f"{root}\nproblem\n"),
+        exit_code=3,
     )
 
 
