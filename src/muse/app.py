@@ -134,7 +134,7 @@ def verify_file(
     path: Path, head: tuple[int, bytes] | None = None, progress: Callable[[int], None] | None = None
 ) -> "Report":
     """The verdict on a session's file or an export."""
-    return reading.verify_file(path, lambda file: open_log(file, check=False), head=head, progress=progress)
+    return reading.verify_file(path, lambda file: open_log(file, check=False), rules(), head=head, progress=progress)
 
 
 def catalog() -> Catalog:

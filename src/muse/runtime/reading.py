@@ -5,10 +5,11 @@ Front doors and exports read through this; they never see the store. It must not
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
+from muse.decide.context import Rules
 from muse.errors import Damaged, Incomplete, InvalidEvent, UsageError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, decode
@@ -128,21 +129,29 @@ class Reading:
 def verify_file(
     path: Path,
     open_log: Callable[[Path], Log],
+    rules: Rules,
     *,
     head: tuple[int, bytes] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> "Report":
-    """The verdict on a session's file or on an export. See `muse.log.verify`."""
+    """The verdict on a session's file or on an export. See `muse.log.verify`; of an intact session's file, the model
+    requests are rebuilt as well."""
     if _is_export(path):
         from muse.log.export_check import lines_of, verify_export
 
         with path.open("rb") as file:
             return verify_export(lines_of(file), head=head, progress=progress)
     from muse.log.verify import verify
+    from muse.runtime.rebuild import check_requests
 
     log = open_log(path)
     try:
-        return verify(log, head=head, progress=progress)
+        report = verify(log, head=head, progress=progress)
+        if report.exit_code == 6:
+            return report
+        row = check_requests(log, rules)
+        code: Literal[0, 6, 8] = 6 if row.state == "failed" else report.exit_code
+        return msgspec.structs.replace(report, rows=(*report.rows[:-1], row, report.rows[-1]), exit_code=code)
     finally:
         log.close()
 

@@ -1,0 +1,59 @@
+"""Promise 1, checked: each model request can be rebuilt from the log, and its bytes have the digest that was recorded.
+
+Folds the log once from its beginning. A request whose builder this build does not have, or that follows a redacted or
+unknown event, is not checkable, which is no fault.
+"""
+
+from muse.decide.context import Rules, next_request
+from muse.event.envelope import Event, Redacted, Unknown, decode
+from muse.event.kinds import ModelRequested
+from muse.fold.evolve import evolve
+from muse.fold.state import Session
+from muse.log.protocol import Log
+from muse.log.verify import Row
+
+WHAT = "requests"
+
+
+def check_requests(log: Log, rules: Rules) -> Row:
+    """The row of a verdict about the model requests of an intact log."""
+    state, checked, unknown_builders = Session(session=log.session), 0, set[str]()
+    for stored in log.read():
+        event = decode(stored.header, stored.body, stored.hidden)
+        if isinstance(event.body, Redacted | Unknown):
+            detail = f"{checked} requests are rebuilt; those after #{event.seq} are not checkable: {_why(event)}"
+            return Row(what=WHAT, state="not checkable", detail=detail)
+        if isinstance(event.body, ModelRequested):
+            verdict = _rebuilt(state, event, event.body, rules)
+            if verdict is None:
+                unknown_builders.add(event.body.builder)
+            elif verdict:
+                checked += 1
+            else:
+                detail = f"the request of #{event.seq} cannot be rebuilt: the log gives other bytes than were sent"
+                return Row(what=WHAT, state="failed", detail=detail, seq=event.seq)
+        try:
+            evolve(state, event)
+        except (AssertionError, KeyError) as error:  # the log is not trusted here: its story may be an impossible one
+            detail = f"#{event.seq} {event.type} cannot follow what stands before it: {error}"
+            return Row(what=WHAT, state="failed", detail=detail, seq=event.seq)
+    if unknown_builders:
+        names = ", ".join(sorted(unknown_builders))
+        return Row(what=WHAT, state="not checkable", detail=f"{checked} are rebuilt; this build has no {names}")
+    return Row(what=WHAT, state="proven", detail=f"{checked} model requests are rebuilt from the log, byte for byte")
+
+
+def _rebuilt(state: Session, event: Event, body: ModelRequested, rules: Rules) -> bool | None:
+    """Whether the bytes have the recorded digest; None when the builder is not at hand."""
+    settings, agent = state.settings, state.agents.get(event.agent)
+    if settings is None or agent is None:
+        return False
+    builder = rules.builders.get(settings.dialect)
+    if builder is None or builder.name != body.builder:
+        return None
+    built = next_request(state, agent, rules)
+    return (built.sha256, len(built.body), built.items) == (body.request_sha256, body.request_bytes, body.items)
+
+
+def _why(event: Event) -> str:
+    return "it was redacted" if isinstance(event.body, Redacted) else f"{event.type} v{event.v} is unknown here"
