@@ -3,7 +3,6 @@
 import json
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -116,16 +115,15 @@ def test_a_cancel_holds_through_kills_at_every_append_that_follows(tmp_path: Pat
     assert server.violations == []
 
 
-def say_yes(rig: Rig, count: int) -> None:
-    """A person elsewhere who approves that many requests, each once, whether or not somebody runs the session."""
+def say_yes(rig: Rig, over: threading.Event) -> None:
+    """A person elsewhere who approves every request, each once, whether or not somebody runs the session."""
     answered: set[int] = set()
-    while len(answered) < count:
+    while not over.wait(0.02):
         for event in rig.of_type("approval.requested"):
             if event["seq"] not in answered:
                 done = rig.muse("approve", f"last@{event['seq']}")
                 assert done.returncode == 0, done.stderr
                 answered.add(event["seq"])
-        time.sleep(0.02)
 
 
 @pytest.mark.long
@@ -136,14 +134,18 @@ def test_approvals_hold_through_kills_at_every_append(tmp_path: Path, place: str
     with AnthropicServer(steps) as server, Rig(tmp_path, FILES) as rig:
         rig.provider("anthropic", server.base_url)
         run = Crashing(rig, steps, "--approval-timeout", "3600")
-        person = threading.Thread(target=say_yes, args=(rig, 4))
+        over = threading.Event()
+        person = threading.Thread(target=say_yes, args=(rig, over))
         lives = 1
         run.life(8)  # two of the three ask by then
         person.start()
-        while not run.ended:
-            assert run.life(failpoint=f"{place}:{lives}") in (KILLED, 0), run.errors
-            lives += 1
-        person.join()
+        try:
+            while not run.ended:
+                assert run.life(failpoint=f"{place}:{lives}") in (KILLED, 0), run.errors
+                lives += 1
+        finally:
+            over.set()
+            person.join()
         assert lives > 3
         run.assert_each_step_once()
         run.assert_log()
