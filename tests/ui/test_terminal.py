@@ -246,3 +246,20 @@ def test_the_chat_hears_what_is_said_from_elsewhere(world: World) -> None:
     chat.expect("> ")
     chat.send("/quit\n")
     assert chat.end()[0] == 0
+
+
+def test_after_a_resume_the_output_of_a_running_command_is_shown_as_it_comes(world: World) -> None:
+    """The first host is killed; what the command writes before and after is seen under the second, before it ends."""
+    waits = "for i in $(seq 1200); do [ -e {} ] && break; sleep 0.05; done"
+    command = f"echo early; touch begun; {waits.format('more')}; echo later; {waits.format('go')}"
+    first = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(command)]}, HELLO), "do it")
+    world.begun()
+    first.kill()
+    first.communicate()
+    second = world.terminal("resume")
+    second.expect("│ early")
+    (world.work / "more").touch()
+    second.expect("│ later")
+    assert "tool.finished" not in world.types()
+    (world.work / "go").touch()
+    assert second.end()[0] == 0

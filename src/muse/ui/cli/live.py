@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Final, TextIO
 
 import msgspec
@@ -25,6 +26,11 @@ LIVE_LINE_CHARS_MAX: Final = 4000
 """How much of an unfinished line of a tool's output is kept until its end comes."""
 
 
+Put = Callable[[str], None]
+Around = Callable[[Put, str], None]
+"""Writes a text with a stream's own `Put`, making room for it where a prompt stands."""
+
+
 class Stream:
     """One of the two standard streams. Falls silent when its reader has gone; `trouble` says why if that was not it."""
 
@@ -36,12 +42,19 @@ class Stream:
         self.width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if self.terminal else None
         self.gone = False
         self.trouble = ""
+        self.around: Around | None = None
         reconfigure = getattr(file, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")  # a terminal of another character set still gets every line
 
     def write(self, text: str) -> None:
-        """Write and flush."""
+        """Write and flush; on a terminal by way of `around`, while a prompt stands there."""
+        if self.around is not None and self.terminal:
+            self.around(self._put, text)
+        else:
+            self._put(text)
+
+    def _put(self, text: str) -> None:
         if self.gone:
             return
         try:
@@ -72,8 +85,11 @@ class Live:
         self._tools: set[str] = set()
 
     def learn(self, event: Event) -> None:
-        """Take in an earlier event that is not shown, so that later rows can name its call."""
+        """Take in an earlier event that is not shown, so that later rows can name its call, and its output is shown as
+        it comes."""
         learn(self._context, event)
+        if isinstance(event.body, ToolStarted):
+            self._tools.add(event.body.call)
 
     def event(self, event: Event) -> None:
         """An event that is durable: one row, or one JSON line."""
