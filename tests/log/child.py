@@ -48,7 +48,7 @@ def submit(path: Path, count: str) -> None:
     """Submit so many commands, each twice, as one who got no answer would."""
     with SqliteLog.open(path, commands=COMMANDS) as log:
         for n in range(int(count)):
-            command = draft("user.prompted", {"n": n})
+            command = draft("user.prompted", {"text": str(n)})
             seq = log.submit(command)
             assert log.submit(command) == seq
             say(seq, command.id)

@@ -192,7 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
     def name_a_blob(self, which: int, wrong: bool) -> None:
         root = sorted(self.blobs)[which % len(self.blobs)]
         length = len(self.blobs[root])
-        command = draft("note.added", {"output": {"blob": root, "length": length + wrong}})
+        command = draft("note.added", {"text": "", "output": {"blob": root, "length": length + wrong}})
         if wrong:
             with pytest.raises(InvalidEvent):
                 self.other.submit(command)

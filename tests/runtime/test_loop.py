@@ -11,9 +11,10 @@ import pytest
 from muse.effect.model import scripted
 from muse.effect.model.scripted import Step
 from muse.errors import StoreUnavailable
-from muse.event.kinds import AgentSteered, CancelRequested, NoteAdded, UserPrompted
+from muse.event.kinds import AgentSteered, ApprovalDecided, CancelRequested, ModelChanged, NoteAdded, UserPrompted
 from muse.log.protocol import Appended, Log
 from muse.runtime.checkpoint import fold
+from muse.runtime.seal import seal
 from tests.runtime.rig import Rig, steps
 
 
@@ -200,3 +201,30 @@ def test_a_provider_that_refuses_for_good_ends_the_run_and_a_resume_asks_again(t
     rig.submit(UserPrompted(text="go"))
     assert rig.run().outcome == "provider"
     assert rig.run().outcome == "done"
+
+
+def test_an_approval_in_the_name_of_another_agent_decides_nothing_and_harms_nothing(rig: Rig) -> None:
+    rig.submit(UserPrompted(text="go"))
+
+    def forge(append: int) -> None:
+        for agent in ("main.7", "main.7.1"):
+            body = ApprovalDecided(call="main/2", decision="deny", by="person")
+            log = rig.handle()
+            log.submit(seal(body, agent, 0))
+            log.close()
+
+    state = rig.run(lambda log: Between(log, nothing, forge))  # type: ignore[arg-type,return-value]
+    assert state.outcome == "done"
+    assert len(rig.tally.counts()) == 10
+    assert rig.run().outcome == "done"
+
+
+def test_a_change_to_a_provider_that_the_owner_cannot_reach_stops_nothing(rig: Rig) -> None:
+    rig.submit(UserPrompted(text="go"))
+
+    def change(append: int) -> None:
+        rig.submit(ModelChanged(provider="elsewhere", dialect="telepathy", model="m"))
+
+    state = rig.run(lambda log: Between(log, nothing, change))  # type: ignore[arg-type,return-value]
+    assert state.outcome == "done"
+    assert len(rig.tally.counts()) == 10

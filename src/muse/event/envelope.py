@@ -58,6 +58,11 @@ def decode(
     )  # fmt: skip
 
 
+def check_body(type_name: str, v: int, body: bytes) -> None:
+    """Raises InvalidEvent when a body of a type and version that this build knows does not fit its type."""
+    _body(type_name, v, body, None, UPCASTERS)
+
+
 def _body(
     type_name: str,
     v: int,

@@ -245,10 +245,10 @@ def _model_failed(state: Session, event: Event, body: ModelFailed) -> set[str]:
 
 
 def _model_changed(state: Session, event: Event, body: ModelChanged) -> set[str]:
-    if state.settings is not None:
-        state.settings = msgspec.structs.replace(
-            state.settings, provider=body.provider, dialect=body.dialect, model=body.model
-        )
+    """Another model of the same provider. An owner reaches one provider; a new one comes with a new owner."""
+    settings = state.settings
+    if settings is not None and (settings.provider, settings.dialect) == (body.provider, body.dialect):
+        state.settings = msgspec.structs.replace(settings, model=body.model)
     return set()
 
 
@@ -290,6 +290,8 @@ def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> se
     run = state.run(body.call)
     if run is None or run.phase not in ("new", "asked") or body.request != run.request:
         return set()
+    if event.agent != body.call.partition("/")[0]:
+        return set()  # any process may submit one; it decides only when it names the agent whose call it is
     state.approvals.pop(run.request, None)
     state.timers.pop(f"approval:{run.key}", None)
     agent = state.agents[event.agent]

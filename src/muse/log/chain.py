@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from muse.errors import Conflict, Damaged, InvalidEvent
 from muse.event.codec import BlobRef, blob_refs, encode_header, parse, parse_header
 from muse.event.commitment import KEY_BYTES, chain, check_disclosed, parse_disclosed
+from muse.event.envelope import check_body
 from muse.event.kinds import required_clear
 from muse.log.protocol import Draft, Head, Stored
 
@@ -99,7 +100,8 @@ def listed_commands(body: bytes | None) -> dict[str, int] | None:
 
 
 def check_command(draft: Draft, commands: Mapping[str, int], listed: Mapping[str, int] | None) -> None:
-    """Raises InvalidEvent unless the draft is a command of a version that the session's owner understands."""
+    """Raises InvalidEvent unless the draft is a command of a version that the session's owner understands, with a
+    body that fits its type: no later reader could make sense of another."""
     if draft.type not in commands:
         raise InvalidEvent(f"{draft.type} is not a command")
     known = commands if listed is None else listed
@@ -108,6 +110,7 @@ def check_command(draft: Draft, commands: Mapping[str, int], listed: Mapping[str
             f"the running session does not know {draft.type} version {draft.v}",
             hint="it was opened by an older muse: close and resume it with this one",
         )
+    check_body(draft.type, draft.v, draft.body)
 
 
 def check_link(previous: Head, event: Stored) -> Head:

@@ -43,9 +43,8 @@ class Place(Protocol):
 
 def draft(type: str = "tool.finished", body: Mapping[str, object] | None = None, **fields: object) -> Draft:
     """A draft with a random id and key; `fields` replaces any of its fields."""
-    data = encode(dict(body or {"n": 1}))
-    key = secrets.token_bytes(32)
-    root = commit(data, key)
+    data = encode(dict(body or ({"text": "1"} if type in COMMANDS else {"n": 1})))
+    root = commit(data, key := secrets.token_bytes(32))
     made: dict[str, object] = {
         "id": secrets.token_hex(16), "time": TIME, "type": type, "v": 1, "agent": "main", "cause": 0,
         "body": data, "key": key, "count": root.count, "root": root.root,
@@ -367,15 +366,16 @@ class SubmitCases(_Case):
         log, other = self.two(tmp_path)
         command = draft("user.prompted")
         other.submit(command)
-        for wrong in (draft("user.prompted", {"n": 2}, id=command.id), draft("note.added", id=command.id)):
+        for wrong in (draft("user.prompted", {"text": "2"}, id=command.id), draft("note.added", id=command.id)):
             with refused(Conflict):
                 other.submit(wrong)
         assert log.head().seq == 2
 
-    def test_what_is_no_command_is_refused(self, tmp_path: Path) -> None:
+    def test_what_is_no_command_or_does_not_fit_its_type_is_refused(self, tmp_path: Path) -> None:
         log, other = self.two(tmp_path)
-        with refused(InvalidEvent):
-            other.submit(draft("tool.finished"))
+        for type_, body in (("tool.finished", {}), ("user.prompted", {"n": 1}), ("user.prompted", {"text": 5})):
+            with refused(InvalidEvent):
+                other.submit(draft(type_, body))
         assert log.head().seq == 1
 
     def test_a_version_that_the_owner_does_not_list_is_refused(self, tmp_path: Path) -> None:
@@ -540,7 +540,7 @@ class BlobCases(_Case):
             with refused(InvalidEvent):
                 log.append([draft(), draft(body=named)], [], 1, 1)
             with refused(InvalidEvent):
-                other.submit(draft("user.prompted", named))
+                other.submit(draft("user.prompted", {"text": "1", **named}))
         assert log.head().seq == 1
         log.append([draft(body={"list": [{"deep": {"blob": root, "length": length}}]})], [], 1, 1)
 
