@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,9 +14,10 @@ class Watched:
     """The command with its standard output read line by line as it comes."""
 
     def __init__(self, rig: Rig, *arguments: str) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by stop
         self.process = subprocess.Popen(
             [MUSE, *arguments], cwd=rig.workspace, env=rig.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=self._errors, text=True,
         )  # fmt: skip
         self.lines: list[str] = []
 
@@ -31,10 +33,20 @@ class Watched:
 
     def end(self) -> int:
         """Read to the end; the exit code."""
-        rest, errors = self.process.communicate(timeout=60)
-        self.lines += [f"{line}\n" for line in rest.split("\n")[:-1]]
-        self.errors = errors
-        return self.process.returncode
+        assert self.process.stdout is not None
+        self.lines += self.process.stdout  # not communicate(), which loses what was read ahead
+        code = self.process.wait(timeout=60)
+        self._errors.seek(0)
+        self.errors = self._errors.read()
+        return code
+
+    def stop(self) -> None:
+        """Kill it if it still runs, and let go of its streams."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._errors.close()
 
 
 @contextmanager
@@ -43,8 +55,7 @@ def watched(rig: Rig, *arguments: str) -> Iterator[Watched]:
     try:
         yield one
     finally:
-        one.process.kill()
-        one.process.communicate()
+        one.stop()
 
 
 def replayed(rig: Rig) -> str:
