@@ -86,38 +86,6 @@ def session_files() -> list[Path]:
     return sorted((muse_home() / "sessions").glob(f"*/*/*/*{SUFFIX}"), key=lambda path: path.name, reverse=True)
 
 
-def find_session(text: str) -> Path:
-    """The file that SESSION names: a path, `last`, an id, or a unique part of one. Raises `UsageError`."""
-    if text.endswith(SUFFIX) or "/" in text:
-        path = Path(text).expanduser()
-        if not path.exists():
-            raise UsageError(f"there is no file {text}", hint="muse ls lists the sessions")
-        return path
-    files = session_files()
-    if text in ("", "last"):
-        if not files:
-            raise UsageError("there is no session yet", hint='start one: muse exec "…"')
-        return files[0]
-    exact = [path for path in files if path.stem == text]
-    found = exact or [path for path in files if text in path.stem] or [path for path in files if _name_of(path) == text]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise UsageError(f"there is no session {text!r}", hint="muse ls lists the sessions")
-    some = ", ".join(path.stem for path in found[:5])
-    raise UsageError(f"{text!r} names {len(found)} sessions: {some}", hint="give more of the id")
-
-
-def _name_of(path: Path) -> str:
-    """The name that a session was given, "" for none and for a file that cannot be read."""
-    try:
-        with Reading(open_log(path, check=False)) as reading:
-            opened = reading.event(1)
-    except MuseError:
-        return ""
-    return str(getattr(opened.body, "name", "")) if opened else ""
-
-
 def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
     """The log in a file."""
     from muse.log.sqlite import SqliteLog
@@ -190,6 +158,13 @@ def origin(client: str) -> Origin:
                     hint="do it from a terminal of your own",
                 )
     return found
+
+
+def holds_secret(text: str) -> bool:
+    """Whether the value of a variable that is named like a secret stands in `text`."""
+    from muse.effect.tool.masking import KnownSecrets
+
+    return KnownSecrets.of_environment(os.environ).is_in(text.encode("utf-8", "surrogateescape"))
 
 
 def owner_pid(path: Path) -> int:

@@ -1,7 +1,7 @@
 """Addresses: `SESSION[:AGENT][@SEQ]`, the one way to point at a session, a lane or an event.
 
-What is left out means the last session, every lane (or `main`), and the head. SESSION may be a file whose name holds
-`:` or `@`: what is a file is never taken apart. This module finds files; it opens none.
+What is left out means the last session of this folder, every lane (or `main`), and the head. SESSION may be a file
+whose name holds `:` or `@`: what is a file is never taken apart.
 """
 
 import re
@@ -13,6 +13,7 @@ import msgspec
 
 from muse import app
 from muse.errors import UsageError
+from muse.ui.cli.finding import find_session
 
 SEQ_MAX: Final = 2**53
 FORM: Final = "SESSION[:AGENT][@SEQ], as in 4f2k or 4f2k@41 or :main.1 or @41"
@@ -59,12 +60,13 @@ def parse(text: str, is_file: Callable[[str], bool]) -> Address:
     return Address("" if rest == "last" else rest, agent, seq)
 
 
-def resolve(text: str) -> Place:
-    """The address and its file. Raises `UsageError` when there is no such session."""
+def resolve(text: str, folder: Path | None = None, *, running: bool = False) -> Place:
+    """The address and its file; `folder` and `running` say which session is meant where none is named (see
+    `find_session`). Raises `UsageError` when there is no such session."""
     address = parse(text, _is_file)
     if address.session and _is_file(address.session):
         return Place(address, Path(address.session).expanduser())
-    return Place(address, app.find_session(address.session))
+    return Place(address, find_session(address.session, folder, running=running))
 
 
 def require_event(reading: app.Reading, seq: int) -> None:

@@ -10,12 +10,13 @@ from muse.ui.cli.speaking import CLIENT, Listener, acknowledge, listener, told
 
 
 @click.command("cancel")
-@click.argument("address")
+@click.argument("address", default="")
 @click.option("--why", default="", metavar="TEXT", help="What the agent should know.")
 @click.option("--agent", "whole", is_flag=True, help="The agent as a whole: also what is queued for it.")
 @told
 def command(address: str, why: str, whole: bool, client_id: str, as_json: bool) -> int:
-    """Stop what ADDRESS points at: SESSION@SEQ the call of that event, SESSION[:AGENT] the agent's running turn."""
+    """Stop what ADDRESS points at: SESSION@SEQ the call of that event, SESSION[:AGENT] the agent's running turn;
+    without SESSION: of the session that runs in this folder."""
     origin = app.origin(CLIENT)
     with listener(address) as to:
         if to.address.seq:

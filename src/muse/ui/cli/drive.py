@@ -24,6 +24,7 @@ from muse.event.content import Settings
 from muse.event.envelope import Event
 from muse.event.kinds import CancelRequested, PolicyChanged, UserPrompted
 from muse.ui.cli.asking import CLIENT, Asking
+from muse.ui.cli.finding import short_id
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
 from muse.ui.cli.recovery import Recovery
@@ -36,10 +37,13 @@ INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 TWICE_SECONDS: Final = 2.0
 
+short = short_id
+"""What names a session to a person."""
+
 
 class Job(msgspec.Struct, kw_only=True):
     """One session to drive. `fresh`: it has no events yet. `show_after`: show from the event after this one (None:
-    from this opening on)."""
+    from this opening on). `greeting`: a line after the one that names the session."""
 
     log: app.Log
     loaded: Loaded
@@ -52,11 +56,7 @@ class Job(msgspec.Struct, kw_only=True):
     show_after: int | None = None
     stay: bool = False
     recovery: Recovery | None = None
-
-
-def short(session: str) -> str:
-    """The part of a session's id that names it to a person."""
-    return session.rpartition("-")[2]
+    greeting: str = ""
 
 
 class Drive:
@@ -66,6 +66,8 @@ class Drive:
         self.job, self.live = job, job.live
         self.session = job.log.session
         self.live.say(f"session {self.session}  pid {os.getpid()}")
+        if job.greeting:
+            self.live.say(job.greeting)
         if job.loaded.notice:
             self.live.say(f"note: {job.loaded.notice}", "33")
         self._asking = Asking(job.live, job.terminal, short(self.session))

@@ -17,7 +17,11 @@ NAME: Final = re.compile(r"[^\s:@/\x00-\x1f\x7f]{1,80}")
 
 @click.command("exec")
 @click.argument("prompt")
-@click.option("--name", default="", help="A name for the session, to use in place of its id.")
+@click.option(
+    "--name",
+    default="",
+    help="A name to use in place of the session's id (of several sessions with it the newest is meant).",
+)
 @driving
 def command(prompt: str, name: str, **given: object) -> int:
     """Run PROMPT to its end in the current folder ("-" reads it from standard input).

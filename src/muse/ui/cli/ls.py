@@ -1,34 +1,33 @@
 """`muse ls`: the sessions, newest first."""
 
-import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
 from muse import app
+from muse.ui.cli.finding import all_sessions, here, sessions_of, short_id, tilde
 from muse.ui.cli.output import Answers, answers
 from muse.view.amounts import age, money, plural
 from muse.view.summary import outcome_words
 from muse.view.text import paint
-from muse.view.visible import columns, fit, headline, one_line
+from muse.view.visible import columns, fit, headline
 
 SHOWN: Final = 20
 _COLOURS: Final = {"running": "32", "waiting": "33", "stopped": "33", "damaged": "31"}
-_id: Final = re.compile(r"[0-9]{8}-[0-9]{6}-([0-9a-z]{8})")
 
 
 @click.command("ls")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=SHOWN, metavar="N", help="How many (20; 0 for all).")
+@click.option("-a", "--all", "everywhere", is_flag=True, help="Of all folders.")
 @click.option("--json", "as_json", is_flag=True, help="One session a line, as JSON.")
 @click.option("--no-color", is_flag=True, help="Never colour.")
-def command(last: int, as_json: bool, no_color: bool) -> int:
-    """List the sessions: id, age, state, events, tokens and cost, workspace, the first words of the prompt."""
-    files = app.session_files()
-    shown = files[:last] if last else files
-    entries = app.catalog().entries(shown)
+def command(last: int, everywhere: bool, as_json: bool, no_color: bool) -> int:
+    """List the sessions of this folder, newest first: id, age, state, events, tokens and cost, workspace, the first
+    words of the prompt. A folder without sessions shows those of the nearest one above it, up to its repository."""
+    found, elsewhere = all_sessions() if everywhere else sessions_of(here())
+    entries = found[:last] if last else found
     with answers(colour=not no_color) as out:
         if as_json:
             for entry in entries:
@@ -36,10 +35,13 @@ def command(last: int, as_json: bool, no_color: bool) -> int:
         else:
             now = datetime.now(UTC)
             _table([_cells(entry, now) for entry in entries], [entry.state for entry in entries], out)
-    if not files:
-        click.echo('no sessions yet; start one: muse exec "…"', err=True)
-    elif len(files) > len(shown):
-        click.echo(f"and {plural(len(files) - len(shown), 'older session')}: muse ls -n 0", err=True)
+    if not found:
+        click.echo(f'no session{"" if everywhere else " of this folder"} yet; start one: muse exec "…"', err=True)
+    elif len(found) > len(entries):
+        more = " --all" if everywhere else ""
+        click.echo(f"and {plural(len(found) - len(entries), 'older session')}: muse ls{more} -n 0", err=True)
+    if elsewhere:
+        click.echo(f"{plural(len(elsewhere), 'session')} of other folders: muse ls --all", err=True)
     return 0
 
 
@@ -49,14 +51,8 @@ def _cells(entry: app.Entry, now: datetime) -> list[str]:
     said = headline(entry.problem or entry.name or entry.prompt)
     return [
         short_id(entry.session), _age(entry.last_time, now), state_words(entry), f"{entry.events:,} ev",
-        used + cost, _home(entry.workspace), said,
+        used + cost, tilde(entry.workspace), said,
     ]  # fmt: skip
-
-
-def short_id(session: str) -> str:
-    """The last eight characters of an id of ours, which alone name it; else the whole."""
-    found = _id.fullmatch(session)
-    return found[1] if found else one_line(session)
 
 
 def state_words(entry: app.Entry) -> str:
@@ -75,12 +71,6 @@ def _age(time: str, now: datetime) -> str:
         return age(int((now - datetime.fromisoformat(time)).total_seconds()))
     except ValueError:
         return ""
-
-
-def _home(workspace: str) -> str:
-    home = str(Path.home())
-    text = one_line(workspace)
-    return f"~{text.removeprefix(home)}" if text == home or text.startswith(f"{home}/") else text
 
 
 def _table(rows: list[list[str]], states: list[str], out: Answers) -> None:

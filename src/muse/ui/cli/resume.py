@@ -8,6 +8,7 @@ from muse import app
 from muse.errors import Busy, UsageError
 from muse.ui.cli.address import resolve
 from muse.ui.cli.drive import Job, busy, drive, short
+from muse.ui.cli.finding import is_here, tilde
 from muse.ui.cli.live import Live
 from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of
 from muse.ui.cli.person import person
@@ -23,12 +24,13 @@ from muse.view.visible import headline
               help="Show from the event after SEQ on, so that a reader of --json goes on without a gap.")  # fmt: skip
 @driving
 def command(session: str, prompt: str, after: int | None, **given: object) -> int:
-    """Go on with SESSION (an id, part of one, a name, a file; default: the last one), with a new PROMPT if given.
+    """Go on with SESSION (an id, part of one, a name, a file; default: `last`, the newest of this folder), with a new
+    PROMPT if given.
 
     Model, permission mode, rules and limits are those of the log, unless flags say otherwise.
     """
     flags = flags_of(given)
-    path = _find(session, prompt)
+    path = _find(session, prompt, folder_of(flags.folder) if flags.folder else None)
     text = prompt_of(prompt) if prompt else ""
     if pid := app.owner_pid(path):
         raise busy(path.stem, pid)
@@ -38,18 +40,23 @@ def command(session: str, prompt: str, after: int | None, **given: object) -> in
     if after is not None and after > state.seq:
         raise UsageError(f"there is no event {after}: the log has {state.seq}", hint="give the last seq that you have")
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
-    if not text and not _left_to_do(state):
+    if not text and not left_to_do(state):
+        if after is None and not flags.as_json and state.prompts and person() is not None:
+            from muse.ui.cli.chat import talk_again
+
+            log.close()
+            return talk_again(path, flags)
         return _nothing(log, state, live, after)
-    job = _job(log, state, flags, live, after)
+    job = job_of(log, state, flags, live, after)
     try:
         return drive(job, text, as_json=flags.as_json)
     except Busy as error:
         raise busy(log.session, app.owner_pid(path)) from error
 
 
-def _find(session: str, prompt: str) -> Path:
+def _find(session: str, prompt: str, folder: Path | None) -> Path:
     try:
-        return resolve(session).path
+        return resolve(session, folder).path
     except UsageError as error:
         if prompt or session in ("", "last"):
             raise
@@ -59,7 +66,7 @@ def _find(session: str, prompt: str) -> Path:
         ) from error
 
 
-def _left_to_do(state: app.Session) -> bool:
+def left_to_do(state: app.Session) -> bool:
     """Whether an agent is in a turn, or a person's words wait."""
     return bool(state.active or state.early or (state.prompts and "main" not in state.agents))
 
@@ -79,7 +86,8 @@ def _nothing(log: app.Log, state: app.Session, live: Live, after: int | None) ->
     return 0
 
 
-def _job(log: app.Log, state: app.Session, flags: Flags, live: Live, after: int | None) -> Job:
+def job_of(log: app.Log, state: app.Session, flags: Flags, live: Live, after: int | None) -> Job:
+    """What it takes to go on with a session: settings, model and rules of its log, unless flags say otherwise."""
     workspace = folder_of(flags.folder) if flags.folder else Path(state.workspace)
     if state.settings is None:
         raise UsageError(f"session {log.session} was never opened", hint='start a new one: muse exec "…"')
@@ -97,9 +105,11 @@ def _job(log: app.Log, state: app.Session, flags: Flags, live: Live, after: int 
     for seq in _open_calls(state):
         if (event := app.event_at(log, seq)) is not None:
             live.learn(event)
+    elsewhere = not flags.folder and not is_here(str(workspace))
+    greeting = f"in {tilde(str(workspace))}, mode {settings.mode}" if elsewhere else ""
     return Job(
         log=log, loaded=loaded, settings=settings, workspace=workspace, live=live, terminal=terminal,
-        show_after=after, recovery=recovery,
+        show_after=after, recovery=recovery, greeting=greeting,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, ApprovalRequested
 from muse.ui.cli.address import Address, resolve
 from muse.ui.cli.asking import decide
+from muse.ui.cli.finding import here, is_here, project_folders, short_id, tilde
 from muse.ui.cli.options import words
 from muse.view.summary import decision_words
 from muse.view.visible import lines_of, one_line
@@ -38,7 +39,7 @@ class Listener(msgspec.Struct):
     @property
     def name(self) -> str:
         """What names the session to a person."""
-        return self.log.session.rpartition("-")[2]
+        return short_id(self.log.session)
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -48,6 +49,7 @@ class Waiting(msgspec.Struct, frozen=True):
     session: str
     path: Path
     event: Event
+    workspace: str = ""
 
     @property
     def request(self) -> ApprovalRequested:
@@ -67,7 +69,7 @@ def told(command: Any) -> Any:
 @contextmanager
 def listener(text: str) -> Iterator[Listener]:
     """The session at an address, open for submitting."""
-    place = resolve(text)
+    place = resolve(text, running=True)
     log = app.open_log(place.path, read_only=False)
     try:
         state = app.state_of(log)
@@ -114,19 +116,20 @@ def waiting() -> list[Waiting]:
 def waiting_in(log: app.Log, state: app.Session, path: Path) -> list[Waiting]:
     """The open requests of one session."""
     events = (app.event_at(log, seq) for seq in sorted(state.approvals))
-    name = log.session.rpartition("-")[2]
-    return [Waiting(f"{name}@{event.seq}", log.session, path, event) for event in events if event is not None]
+    name, place = short_id(log.session), state.workspace
+    return [Waiting(f"{name}@{event.seq}", log.session, path, event, place) for event in events if event is not None]
 
 
 def describe(one: Waiting) -> list[str]:
     """An open request for a person."""
-    head = f"{one.address}  {one.event.agent} asks  {one_line(one.request.rule)}"
+    where = "" if is_here(one.workspace) else f"  in {tilde(one.workspace)}"
+    head = f"{one.address}  {one.event.agent} asks{where}  {one_line(one.request.rule)}"
     return [head, *(f"  {line}" for line in lines_of(one.request.shown))]
 
 
 def answer(text: str, *, allow: bool, always: bool, note: str, client_id: str, as_json: bool) -> int:
     """Answer the request at an address, or the only one there is. Returns the exit code."""
-    with listener(text or _only(waiting()).address) as to:
+    with listener(text or _only(_of_this_folder(waiting())).address) as to:
         before = app.command_with(to.log, client_id) if client_id else None
         one = _open_request(to) if before is None else _answered_request(to, before)
         body = one.request
@@ -152,6 +155,22 @@ def _answered_request(to: Listener, answer: Event) -> Waiting:
     if event is None or to.address.seq not in (0, request):
         raise Conflict(f"this id was used for another command (#{answer.seq})", hint="use a new id for a new command")
     return Waiting(f"{to.name}@{request}", to.log.session, to.path, event)
+
+
+def _of_this_folder(found: list[Waiting]) -> list[Waiting]:
+    """Those of this folder, or of the nearest above in which something waits. Raises UsageError when all are of other
+    folders."""
+    places = project_folders(here())
+    for place in places:
+        if near := [one for one in found if one.workspace == place]:
+            return near
+    if found:
+        newest = found[-1]
+        raise UsageError(
+            f"nothing waits in {tilde(places[0])}",
+            hint=f"{newest.address} waits in {tilde(newest.workspace)}: muse approve {newest.address}",
+        )
+    return found
 
 
 def _only(found: list[Waiting]) -> Waiting:

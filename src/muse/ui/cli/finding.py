@@ -1,0 +1,142 @@
+"""Which session is meant: by an id, a part of one, a name or a file; and by saying nothing, which means this folder.
+
+Sessions of other folders are never meant by accident: where this folder has none, that is said, with the newest one
+elsewhere. This module finds files; it opens them only to read what they are of.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from muse import app
+from muse.errors import MuseError, UsageError
+from muse.event.text import clean
+from muse.view.visible import one_line
+
+LOOKED_AT_ONCE: Final = 20
+"""So many sessions are looked into before asking whether the one that is looked for is among them."""
+
+_id: Final = re.compile(r"[0-9]{8}-[0-9]{6}-([0-9a-z]{8})")
+
+
+def find_session(text: str, folder: Path | None = None, *, running: bool = False) -> Path:
+    """The file that SESSION names: a path, an id, a name (of several with it the newest), a unique part of an id; or
+    `last`: the newest session of `folder` (the current one), with `running` the one that runs there, if any. Raises
+    `UsageError`."""
+    if text.endswith(app.SUFFIX) or "/" in text:
+        path = Path(text).expanduser()
+        if not path.exists():
+            raise UsageError(f"there is no file {text}", hint="muse ls lists the sessions")
+        return path
+    files = app.session_files()
+    if text in ("", "last"):
+        return _last_in(files, here() if folder is None else folder, running)
+    found = [path for path in files if text in (path.stem, short_id(path.stem))]
+    found = found or [path for path in files if _name_of(path) == text][:1]
+    found = found or [path for path in files if text in path.stem]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(f"there is no session {text!r}", hint="muse ls --all lists the sessions")
+    some = ", ".join(path.stem for path in found[:5])
+    raise UsageError(f"{text!r} names {len(found)} sessions: {some}", hint="give more of the id")
+
+
+def short_id(session: str) -> str:
+    """What names a session to a person: the last eight characters of an id of ours, else the whole."""
+    found = _id.fullmatch(session)
+    return found[1] if found else one_line(session)
+
+
+def is_here(folder: str) -> bool:
+    """Whether a path is the current folder's."""
+    try:
+        return folder == clean(str(Path.cwd().resolve())).text
+    except OSError:
+        return False
+
+
+def here() -> Path:
+    """The current folder. Raises UsageError when it is gone."""
+    try:
+        return Path.cwd().resolve()
+    except OSError as error:
+        raise UsageError(f"the current folder is gone: {error.strerror}", hint="cd to one that exists") from error
+
+
+def project_folders(folder: Path) -> list[str]:
+    """The folders whose sessions `last` may mean, nearest first: this one and those above it, inside a repository only
+    up to its root."""
+    above = [folder, *folder.parents]
+    root = next((at for at, place in enumerate(above) if (place / ".git").exists()), len(above) - 1)
+    return [clean(str(place)).text for place in above[: root + 1]]
+
+
+def sessions_of(folder: Path) -> tuple[list[app.Entry], list[app.Entry]]:
+    """The sessions of a folder (where it has none, of the nearest one above: see `project_folders`) and all others,
+    newest first. A session whose folder cannot be read counts as one of this folder, so that it is not overlooked."""
+    entries = app.catalog().entries(app.session_files())
+    known = {entry.workspace for entry in entries}
+    place = next((name for name in project_folders(folder) if name in known), "")
+    return (
+        [entry for entry in entries if entry.workspace in (place, "")],
+        [entry for entry in entries if entry.workspace not in (place, "")],
+    )
+
+
+def all_sessions() -> tuple[list[app.Entry], list[app.Entry]]:
+    """As `sessions_of`, for no folder in particular: all of them, and no others."""
+    return app.catalog().entries(app.session_files()), []
+
+
+def running_in(folder: Path) -> list[app.Entry]:
+    """The sessions of the nearest of the `project_folders` in which one runs, newest first."""
+    entries = app.catalog().entries([path for path in app.session_files() if app.owner_pid(path)])
+    for name in project_folders(folder):
+        if found := [entry for entry in entries if entry.workspace == name]:
+            return found
+    return []
+
+
+def _last_in(files: list[Path], folder: Path, running: bool) -> Path:
+    if running and (found := running_in(folder)):
+        if len(found) > 1:
+            some = ", ".join(short_id(entry.session) for entry in found[:5])
+            raise UsageError(f"{len(found)} sessions run here: {some}", hint="say which one")
+        return Path(found[0].file)
+    places = project_folders(folder)
+    newest: dict[str, Path] = {}
+    listing = app.catalog()
+    for start in range(0, len(files), LOOKED_AT_ONCE):
+        for entry in listing.entries(files[start : start + LOOKED_AT_ONCE]):
+            newest.setdefault(entry.workspace, Path(entry.file))
+        if places[0] in newest:  # nothing is nearer, and nothing newer
+            break
+    for place in places:
+        if place in newest:
+            return newest[place]
+    others = [(path, place) for place, path in newest.items() if place]
+    if not others:
+        raise UsageError(f"there is no session of {tilde(str(folder))} yet", hint='start one: muse exec "…"')
+    path, place = max(others)  # names sort by time
+    name = short_id(path.stem)
+    raise UsageError(
+        f"there is no session of {tilde(str(folder))}",
+        hint=f"the newest elsewhere is {name}, of {tilde(place)}: muse resume {name} (muse ls --all lists more)",
+    )
+
+
+def _name_of(path: Path) -> str:
+    """The name that a session was given, "" for none and for a file that cannot be read."""
+    try:
+        with app.Reading(app.open_log(path, check=False)) as reading:
+            opened = reading.event(1)
+    except MuseError:
+        return ""
+    return str(getattr(opened.body, "name", "")) if opened else ""
+
+
+def tilde(path: str) -> str:
+    """A path for a person: safe to show, the home folder as `~`."""
+    home, text = str(Path.home()), one_line(path)
+    return f"~{text.removeprefix(home)}" if text == home or text.startswith(f"{home}/") else text
