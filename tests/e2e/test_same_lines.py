@@ -34,7 +34,8 @@ class Watched:
     def end(self) -> int:
         """Read to the end; the exit code."""
         assert self.process.stdout is not None
-        self.lines += self.process.stdout  # not communicate(), which loses what was read ahead
+        # Not communicate(), which loses what was read ahead; a line that a kill broke off is none.
+        self.lines += [line for line in self.process.stdout if line.endswith("\n")]
         code = self.process.wait(timeout=60)
         self._errors.seek(0)
         self.errors = self._errors.read()
