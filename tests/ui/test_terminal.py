@@ -9,6 +9,14 @@ from tests.ui.driving import WAITS, OnTerminal, World, eventually, shell
 ASKS = {"text": "I must touch it.", "uses": [shell("touch made")]}
 HELLO = {"text": "All is well."}
 KEYS = "q cancel the turn > "
+READY = "\x1b[?2004h"
+"""What a terminal is told when a prompt stands there: mark pastes as such (xterm, "bracketed paste")."""
+CLOSED = "✓ closed"
+
+
+def prompts(world: World) -> list[str]:
+    """What the person said, in order."""
+    return [event["body"]["text"] for event in world.events() if event["type"] == "user.prompted"]
 
 
 def decided(world: World) -> dict[str, object]:
@@ -210,26 +218,32 @@ def test_a_terminal_that_hangs_up_ends_the_host_and_not_the_command(world: World
 def test_a_chat_goes_turn_by_turn(world: World) -> None:
     world.env["MUSE_MODEL"] = world.script(HELLO, {"text": "Once more."}, ASKS, {"text": "Touched."})
     chat = world.terminal()
-    chat.expect("> ")
+    before = termios.tcgetattr(chat.slave)
+    chat.expect(READY)
     chat.send("/help\n")
-    chat.expect("Ctrl-D")
+    chat.expect("Alt-Enter")
+    chat.expect(READY)
     chat.send("do it\n")
     chat.expect("All is well.")
-    chat.expect("done")
-    chat.expect("> ")
+    chat.expect(CLOSED)
+    chat.expect(READY)
     chat.send("\x03")
-    chat.expect("nothing runs; Ctrl-D leaves")
+    chat.expect("nothing runs; Ctrl-C again or Ctrl-D leaves")
     chat.send("again\n")
     chat.expect("Once more.")
-    chat.expect("> ")
+    chat.expect(CLOSED)
+    chat.expect(READY)
     chat.send("touch it\n")
     chat.expect(KEYS)
     chat.send("y")
     chat.expect("Touched.")
-    chat.expect("> ")
+    chat.expect(CLOSED)
+    chat.expect(READY)
     chat.send("\x04")
-    assert chat.end()[0] == 0
-    assert world.types().count("user.prompted") == 3
+    code, rest = chat.end()
+    assert (code, "go on later: muse resume" in rest) == (0, True)
+    assert termios.tcgetattr(chat.slave) == before
+    assert prompts(world) == ["do it", "again", "touch it"]
     assert world.types()[-1] == "session.closed"
     assert (world.work / "made").exists()
 
@@ -238,12 +252,13 @@ def test_the_chat_hears_what_is_said_from_elsewhere(world: World) -> None:
     world.env["MUSE_MODEL"] = world.script(HELLO, ASKS, {"text": "Touched."})
     chat = world.terminal("do it")
     chat.expect("All is well.")
-    chat.expect("> ")
+    chat.expect(CLOSED)
     assert world.run("steer", "last", "now touch it").code == 0
     chat.expect(KEYS)
     chat.send("y")
     chat.expect("Touched.")
-    chat.expect("> ")
+    chat.expect(CLOSED)
+    chat.expect(READY)
     chat.send("/quit\n")
     assert chat.end()[0] == 0
 

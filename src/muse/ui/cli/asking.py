@@ -77,23 +77,24 @@ class Asking:
         body = event.body
         assert isinstance(body, ApprovalRequested)
         self._asked = event.seq
-        self._show(event, body)
         answered = gone = False
-        with anyio.CancelScope() as scope, terminal.keys():
-            self._scope = scope
-            self._live.ask(_keys(body))
-            while not answered and not gone:
-                key = await terminal.key()
-                gone = key == "eof"
-                answered = await self._answer(key, event, body, terminal)
-        self._scope = None
-        if gone:
-            self._live.answered()
-            return False
-        self._waiting.pop(event.seq, None)
-        if not answered:
-            self._live.answered("(answered from elsewhere)")
-        return True
+        async with terminal.alone():
+            self._show(event, body)
+            with anyio.CancelScope() as scope, terminal.keys():
+                self._scope = scope
+                if event.seq not in self._state.approvals:
+                    scope.cancel()  # answered while the keyboard was being freed
+                self._live.ask(_keys(body))
+                while not answered and not gone:
+                    key = await terminal.key()
+                    gone = key == "eof"
+                    answered = await self._answer(key, event, body, terminal)
+            self._scope = None
+            if gone or not answered:
+                self._live.answered("" if gone else "(answered from elsewhere)")
+        if not gone:
+            self._waiting.pop(event.seq, None)
+        return not gone
 
     def _show(self, event: Event, body: ApprovalRequested) -> None:
         live = self._live

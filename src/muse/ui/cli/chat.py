@@ -1,49 +1,69 @@
-"""`muse` and `muse PROMPT`: a chat in the current folder, one line a prompt. Not a command with a name of its own.
+"""`muse` and `muse PROMPT`: a chat in the current folder. Not a command with a name of its own.
 
-A session begins with the first prompt, so that looking in and leaving makes none. Between turns the session stays
-owned and open; what others say to it (`muse steer`) runs at once.
+A session begins with the first prompt, so that looking in and leaving makes none; one that is gone back to is taken
+with the first prompt too, unless it has something left to do. Between turns the session stays owned and open; what
+others say to it (`muse steer`) runs at once. What is typed while a turn runs is a turn of its own afterwards.
 """
 
+import os
 import re
-import sys
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 import click
+import msgspec
 
 from muse import app
+from muse.config import muse_home
 from muse.errors import UsageError
 from muse.event.envelope import Event
-from muse.event.kinds import SessionClosed
-from muse.ui.cli.drive import EXIT_CODES, Drive, Job, short
+from muse.event.kinds import ModelResponded, SessionClosed
+from muse.ui.cli.address import resolve
+from muse.ui.cli.drive import EXIT_CODES, TWICE_SECONDS, Drive, Job, busy, short
 from muse.ui.cli.live import Live
-from muse.ui.cli.options import driving, flags_of, folder_of, prompt_of
+from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of
 from muse.ui.cli.person import Terminal, person
+from muse.ui.cli.prompts import Lines, Piped, Prompts
+from muse.ui.cli.resume import job_of, left_to_do
+from muse.view.visible import headline
 
-HELP: Final = "/quit (or Ctrl-D) leaves · Ctrl-C stops the turn · /help · a long prompt: muse exec - < file"
+HINT: Final = "/help · Ctrl-D leaves · Ctrl-C stops the turn"
+HELP: Final = """\
+Enter sends; Alt-Enter and pasted text make further lines. Arrow keys: earlier prompts.
+What you send while a turn runs is queued: a turn of its own afterwards.
+Ctrl-C stops the turn; between turns, twice leaves. Ctrl-D or /quit leaves. The session stays: muse resume.
+/help shows this. From another terminal: muse steer speaks to the running turn, muse log -f watches it."""
 
 _word: Final = re.compile(r"/[a-z]+")
 
 
 @click.command("chat")
 @click.argument("prompts", nargs=-1, metavar="[PROMPT]")
+@click.option("--continue", "go_on", is_flag=True, help="Go on with the last session of this folder.")
+@click.option("--resume", "session", default="", metavar="SESSION", help="Go on with this session.")
 @driving
-def command(prompts: tuple[str, ...], **given: object) -> int:
+def command(prompts: tuple[str, ...], go_on: bool, session: str, **given: object) -> int:
     """Talk with an agent in the current folder."""
     if len(prompts) > 1:
         raise UsageError(
             f"{prompts[0]!r} is no command, and a prompt is one argument", hint=f'quote it: muse "{" ".join(prompts)}"'
         )
+    if go_on and session:
+        raise UsageError("--continue and --resume say two things", hint="give one of them")
     flags = flags_of(given)
-    workspace = folder_of(flags.folder)
     first = prompt_of(prompts[0]) if prompts else ""
+    if go_on or session:
+        return talk_again(resolve(session or "last").path, flags, first)
+    workspace = folder_of(flags.folder)
     terminal = person()
     loaded = flags.settings(workspace, terminal is not None)
     settings = app.with_rules(app.settings_of(loaded.config, flags.model, flags.mode), flags.allow, flags.deny)
     app.model_of(loaded.config, settings)  # a missing key is said before anybody types a prompt
+    live = Live(as_json=flags.as_json, quiet=flags.quiet)
 
     def begin() -> Job:
         return Job(
@@ -51,82 +71,194 @@ def command(prompts: tuple[str, ...], **given: object) -> int:
             live=live, terminal=terminal, fresh=True, stay=True,
         )  # fmt: skip
 
+    if terminal is not None and not first:
+        live.tell(f"{Path.cwd()}  {HINT}", "2")
+    return anyio.run(Chat(begin, live, terminal).run, first)
+
+
+def talk_again(path: Path, flags: Flags, first: str = "") -> int:
+    """A chat on a session that there is. What it has left to do goes on at once. Raises `Busy` when another process
+    runs it."""
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
-    return anyio.run(_chat, begin, live, terminal, first)
+    terminal: list[Terminal | None] = []
+
+    def begin() -> Job:
+        if pid := app.owner_pid(path):
+            raise busy(path.stem, pid)
+        log = app.open_log(path, read_only=False)
+        state = app.state_of(log)
+        app.require_continuable(log, state)
+        job = msgspec.structs.replace(job_of(log, state, flags, live, None), stay=True)
+        if terminal:  # there is one keyboard, and the prompt reads it already
+            job = msgspec.structs.replace(job, terminal=terminal[0])
+        return job
+
+    job = begin()
+    terminal.append(job.terminal)
+    state = app.state_of(job.log)
+    left = left_to_do(state)
+    live.say(f"chat on session {job.log.session}: {_so_far(state, left)}  {HINT if job.terminal else ''}".rstrip())
+    job.log.close()
+    return anyio.run(Chat(begin, live, job.terminal).run, first, left)
 
 
-async def _chat(begin: Callable[[], Job], live: Live, terminal: Terminal | None, first: str) -> int:
-    text: str | None = first
-    if not first:
-        if terminal is not None:
-            live.tell(f"{Path.cwd()}  {HELP}", "2")
-        text = await _next(live, terminal)
-    if text is None:
-        return 0
-    chat = Chat(Drive(begin()), terminal)
-    chat.drive.prompt(text)
-    return await chat.run()
+def _so_far(state: app.Session, left: bool) -> str:
+    items = [item for agent in state.agents.values() for item in agent.items]
+    said = [str(item.text) for item in items if getattr(item, "source", "") == "prompt" and hasattr(item, "text")]
+    last = f' after "{headline(said[-1], 60)}"' if said else ""
+    return f"it goes on where it stopped{last}" if left else f"it goes on with your next prompt{last}"
 
 
 class Chat:
     """One session, turn after turn."""
 
-    def __init__(self, drive: Drive, terminal: Terminal | None) -> None:
-        self.drive, self._terminal = drive, terminal
-        self._over = anyio.Event()
-        self._reading: anyio.CancelScope | None = None
+    def __init__(self, begin: Callable[[], Job], live: Live, terminal: Terminal | None) -> None:
+        self._begin, self._live, self._terminal = begin, live, terminal
+        self._drive: _Drive | None = None
+        self._closed = anyio.Event()
+        self._running = False
         self._outcome = ""
-        drive.listen(self._heard)
+        self._interrupted_at = 0.0
+        self._code = 0
+        self._prompts: Prompts = Piped()
 
-    async def run(self) -> int:
+    async def run(self, first: str, at_once: bool = False) -> int:
         """Until the person leaves. Returns the exit code: of the last turn where prompts came through a pipe."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._converse)
-            await self.drive.run()
-            tasks.cancel_scope.cancel()
-        self.drive.live.tell(f'go on later: muse resume {short(self.drive.session)} "…"', "2")
+        self._prompts = self._source()
+        try:
+            text = first or (None if at_once else await self._first())
+            if text is None and not at_once:
+                return self._code
+            drive = self._drive = _Drive(self._begin(), self._interrupted)
+            drive.listen(self._heard)
+            if text:
+                drive.prompt(text)
+            self._turn(True)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._converse, drive)
+                await drive.run()
+                self._prompts.close()
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._terminal is not None:
+                self._terminal.restore()
+        self._live.tell(f'go on later: muse resume {short(drive.session)} "…"', "2")
         return 0 if self._terminal is not None else EXIT_CODES[self._outcome or "done"]
 
-    def _heard(self, event: Event) -> None:
-        if isinstance(event.body, SessionClosed):
-            self._outcome = event.body.outcome
-            self._over.set()
-        elif self._reading is not None and self.drive.owned.running.state.active:
-            self._reading.cancel()  # somebody else began a turn: the terminal is needed for its questions
+    def _source(self) -> Prompts:
+        if self._terminal is None:
+            return Piped()
+        if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb"):
+            return Lines(self._live, self._terminal)
+        from muse.ui.cli.editor import Editor
 
-    async def _converse(self) -> None:
-        live, owned = self.drive.live, self.drive.owned
+        return Editor(self._live, self._terminal, muse_home() / "chat_history", self._interrupted)
+
+    # -- before there is a session -----------------------------------------------------------------------------------
+
+    async def _first(self) -> str | None:
+        """The first prompt. There is no session that would take signals yet."""
+        if self._terminal is None:
+            return await self._next()
+        async with anyio.create_task_group() as tasks:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+                tasks.start_soon(self._watch, signals)
+                text = await self._next()
+                tasks.cancel_scope.cancel()
+        return text
+
+    async def _watch(self, signals: AsyncIterator[signal.Signals]) -> None:
+        async for number in signals:
+            if number == signal.SIGINT:
+                self._interrupted()
+            else:
+                self._code = 128 + number
+                self._prompts.close()
+
+    def _interrupted(self) -> None:
+        """A Ctrl-C: it stops a turn; between turns the second one leaves."""
+        if self._drive is not None and self._running:
+            self._drive.stop_turn()
+            return
+        now = time.monotonic()
+        if now - self._interrupted_at < TWICE_SECONDS:
+            self._prompts.close()
+            return
+        self._interrupted_at = now
+        self._live.say("nothing runs; Ctrl-C again or Ctrl-D leaves")
+
+    # -- with a session ----------------------------------------------------------------------------------------------
+
+    def _turn(self, running: bool) -> None:
+        self._running = running
+        self._prompts.turn(running)
+
+    def _heard(self, event: Event) -> None:
+        assert self._drive is not None
+        body = event.body
+        if isinstance(body, SessionClosed):
+            self._outcome = body.outcome
+            if body.outcome in ("done", "failed"):
+                self._live.final()
+            self._turn(False)
+            self._closed.set()
+        elif self._drive.owned.running.state.active:
+            if isinstance(body, ModelResponded) and event.agent == "main" and not _uses(body):
+                self._live.final()  # a turn is over, and one that was queued begins
+            if not self._running:
+                self._turn(True)
+
+    async def _converse(self, drive: "_Drive") -> None:
         while True:
-            await self._over.wait()
-            self._over = anyio.Event()
-            if self._outcome in ("done", "failed"):
-                live.final()
-            with anyio.CancelScope() as scope:
-                self._reading = scope
-                text = await _next(live, self._terminal)
-            self._reading = None
-            if scope.cancelled_caught:
-                continue
+            if self._terminal is None:
+                await self._over()
+            text = await self._next()
             if text is None:
                 break
-            self.drive.prompt(text)
-        owned.running.stop()
+            if self._running:
+                self._live.say(f"queued: {headline(text, 200)}", "36")
+            self._turn(True)
+            drive.prompt(text)
+        if self._running:
+            self._live.say("leaving when the turn is over (Ctrl-C stops it)")
+            await self._over()
+        drive.owned.running.stop()
+
+    async def _over(self) -> None:
+        while self._running:
+            self._closed = anyio.Event()
+            await self._closed.wait()
+
+    async def _next(self) -> str | None:
+        """The person's next prompt, None when they leave."""
+        while True:
+            line = await self._prompts.next()
+            if line is None or line.strip() in ("/quit", "/exit"):
+                return None
+            if _word.fullmatch(line.strip()):
+                self._live.tell(HELP if line.strip() == "/help" else f"there is no {line.strip()}; {HINT}", "2")
+            elif line.strip():
+                try:
+                    return prompt_of(line) if line.strip() != "-" else line
+                except UsageError as error:
+                    self._live.say(f"{error}: {error.hint}", "31")
 
 
-async def _next(live: Live, terminal: Terminal | None) -> str | None:
-    """The person's next prompt, None when they leave."""
-    while True:
-        if terminal is None:
-            line: str | None = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True) or None
-        else:
-            live.ask("> ")
-            try:
-                line = await terminal.line()
-            finally:
-                live.answered()
-        if line is None or line.strip() in ("/quit", "/exit"):
-            return None
-        if _word.fullmatch(line.strip()):
-            live.tell(HELP if line.strip() == "/help" else f"there is no {line.strip()}; {HELP}", "2")
-        elif line.strip():
-            return prompt_of(line) if line.strip() != "-" else line
+class _Drive(Drive):
+    """A session that stays open between turns."""
+
+    def __init__(self, job: Job, interrupted: Callable[[], None]) -> None:
+        self._between = interrupted
+        super().__init__(job)
+
+    def interrupted(self) -> None:
+        """A Ctrl-C that came as a signal."""
+        self._between()
+
+    def stop_turn(self) -> None:
+        """A Ctrl-C while a turn runs."""
+        super().interrupted()
+
+
+def _uses(body: ModelResponded) -> bool:
+    return any(block.kind == "tool_use" for block in body.blocks)

@@ -1,15 +1,17 @@
 """A person at a terminal: single keys and short lines, read without blocking the event loop.
 
-The terminal's own modes are put back after every read, and by `restore` when the process ends in between. This module
-must not know what is asked.
+Lines that arrive together (a paste) are one text. The terminal's own modes are put back after every read, and by
+`restore` when the process ends in between. One reads the keyboard at a time: who reads it all the while (a chat's
+prompt) gives way to a question. This module must not know what is asked.
 """
 
 import os
+import select
 import sys
 import termios
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final, Protocol
 
 import anyio
 
@@ -17,17 +19,37 @@ KEY_BYTES_MAX: Final = 256
 LINE_BYTES_MAX: Final = 4096
 """The longest line that a terminal in its usual mode hands over (Linux, n_tty)."""
 
+PASTE_BYTES_MAX: Final = 1024 * 1024
+PASTE_SECONDS: Final = 0.05
+"""How long the next line of a paste may take to arrive."""
+
 _LOCAL: Final = 3  # index of the local modes in what tcgetattr returns
 _CONTROL: Final = 6
 
 
+class Reader(Protocol):
+    """Who reads the keyboard all the while."""
+
+    async def pause(self) -> None:
+        """Stop reading; on return the terminal is in its usual mode, and nothing that was typed is lost."""
+
+    def go_on(self) -> None:
+        """Read again."""
+
+    def restore(self) -> None:
+        """The process ends: put back what was changed at the terminal. Never raises."""
+
+
 class Terminal:
-    """The keyboard of the terminal on standard input."""
+    """The keyboard of the terminal on standard input. `kept` holds whole lines that were typed before a question and
+    not read yet; `reader` is asked to give way to questions."""
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
         self._usual = termios.tcgetattr(self._fd)
         self._changed = False
+        self.kept: list[str] = []
+        self.reader: Reader | None = None
 
     @property
     def here(self) -> bool:
@@ -38,11 +60,23 @@ class Terminal:
         except OSError:
             return False
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """For the block nobody else reads the keyboard."""
+        if self.reader is not None:
+            await self.reader.pause()
+        try:
+            yield
+        finally:
+            if self.reader is not None:
+                self.reader.go_on()
+
     @contextmanager
     def keys(self) -> Iterator[None]:
         """Single keys from here on, without echo, until the end of the block (or a `line`).
 
-        What was typed before is thrown away: a key pressed ahead must not answer a question that nobody had seen.
+        What was typed before answers nothing, for nobody had seen the question: whole lines are kept in `kept`, single
+        keys are thrown away.
         """
         modes = [*self._usual]
         modes[_LOCAL] &= ~(termios.ICANON | termios.ECHO)
@@ -51,10 +85,13 @@ class Terminal:
         self._changed = True
         try:
             with suppress(termios.error):  # it has hung up: the next read says so
-                termios.tcsetattr(self._fd, termios.TCSAFLUSH, modes)
+                termios.tcsetattr(self._fd, termios.TCSANOW, modes)  # the kernel now hands over unfinished lines too
+                whole, end, _ = self._waiting(b"").rpartition(b"\n")
+                if end:
+                    self.kept.append(whole.decode(errors="replace"))
             yield
         finally:
-            self.restore()
+            self._put_back()
 
     async def key(self) -> str:
         """The next key, lower case; "" for one that is no single character (arrows, a paste), "eof" at a hang-up."""
@@ -66,18 +103,46 @@ class Terminal:
         return text if len(text) == 1 else ""
 
     async def line(self) -> str | None:
-        """A line as typed and edited in the terminal's usual mode, without its end; None at end of input."""
-        self.restore()
+        """A line as typed and edited in the terminal's usual mode, without its end, with those that arrive together
+        with it; None at end of input."""
+        self._put_back()
         await anyio.wait_readable(self._fd)
         data = self._read(LINE_BYTES_MAX)
+        with anyio.CancelScope(shield=True):  # what was read is not lost to a question
+            while data and len(data) < PASTE_BYTES_MAX:
+                with anyio.move_on_after(PASTE_SECONDS) as waiting:
+                    await anyio.wait_readable(self._fd)
+                more = b"" if waiting.cancelled_caught else self._waiting(data)[len(data) :]
+                if not more:
+                    break
+                data += more
         return data.decode(errors="replace").removesuffix("\n") if data else None
 
     def restore(self) -> None:
-        """Put the terminal's modes back. Never raises: the terminal may be gone."""
+        """Put the terminal back as it was. Never raises: the terminal may be gone."""
+        if self.reader is not None:
+            self.reader.restore()
+        self._put_back()
+
+    def usual(self) -> None:
+        """Set the terminal's usual modes, whoever changed them. Never raises."""
+        self._changed = True
+        self._put_back()
+
+    def _put_back(self) -> None:
         if self._changed:
             self._changed = False
             with suppress(termios.error):
                 termios.tcsetattr(self._fd, termios.TCSANOW, self._usual)
+
+    def _waiting(self, data: bytes) -> bytes:
+        """`data` and all that can be read at once."""
+        while len(data) < PASTE_BYTES_MAX and select.select([self._fd], [], [], 0)[0]:
+            part = self._read(LINE_BYTES_MAX)
+            if not part:
+                break
+            data += part
+        return data
 
     def _read(self, most: int) -> bytes:
         try:
