@@ -119,9 +119,11 @@ class World:
         self._started.append(process)
         return process
 
-    def terminal(self, *args: str, background: bool = False) -> OnTerminal:
-        """Start on a terminal; in the `background`, as a shell's job there."""
+    def terminal(self, *args: str, background: bool = False, out: Path | None = None) -> OnTerminal:
+        """Start on a terminal; in the `background`, as a shell's job there; with standard output to the file `out`."""
         command = ["bash", "-mc", '"$0" "$@" & wait', MUSE, *args] if background else [MUSE, *args]
+        if out is not None:
+            command = ["sh", "-c", 'exec "$@" >"$0"', str(out), *command]
         made = OnTerminal(command, self.env, self.work)
         self._terminals.append(made)
         return made
