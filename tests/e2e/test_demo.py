@@ -61,7 +61,12 @@ class Demo:
         """Another muse command on the demo's sessions."""
         environment = self.environment | {"MUSE_HOME": str(self.folder / "home")}
         return subprocess.run(
-            [MUSE, *arguments], env=environment, cwd=self.folder, capture_output=True, text=True, check=False
+            [MUSE, *arguments],
+            env=environment,
+            cwd=self.folder / "project",
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def events(self) -> list[dict[str, Any]]:

@@ -265,11 +265,11 @@ def test_a_vanished_workspace_is_said_and_another_can_be_given(world: World) -> 
     world.run("exec", "--yolo", "-m", script, "do it")
     moved = world.work.rename(world.root / "moved")
     before = world.files()[0].read_bytes()
-    done = world.run("resume", "last", "more", cwd=world.root)
+    done = world.run("resume", world.files()[0].stem, "more", cwd=world.root)
     assert (done.code, len(done.err.splitlines())) == (2, 2)
     assert f"is gone: {world.root / 'work'}" in done.err
     assert world.files()[0].read_bytes() == before
-    assert world.run("resume", "last", "more", "-C", str(moved), cwd=world.root).code == 0
+    assert world.run("resume", world.files()[0].stem, "more", "-C", str(moved), cwd=world.root).code == 0
     assert (moved / "made").exists()
     world.work.mkdir()
 
@@ -341,9 +341,12 @@ def test_a_log_of_a_newer_format_is_not_continued(world: World) -> None:
     data = bytearray(path.read_bytes())
     data[60:64] = (99).to_bytes(4, "big")  # user_version in SQLite's file header
     path.write_bytes(data)
-    done = world.run("resume", "last", "more")
+    done = world.run("resume", path.stem, "more")
     assert done.code == 6
     assert "newer" in done.err
+    unnamed = world.run("resume", "last", "more")  # whose folder's it is cannot be told
+    assert unnamed.code == 2
+    assert "newer muse" in unnamed.err
 
 
 def test_a_home_that_cannot_be_written_is_said(world: World) -> None:

@@ -146,3 +146,11 @@ def test_of_sessions_with_one_name_the_newest_is_meant(world: World) -> None:
         assert world.run("exec", "--name", "tidy", "-m", world.script(HELLO), text).code == 0
     assert prompt_of_last(world, world.work, "replay", "tidy") == "newer"
     assert "newest" in world.run("exec", "--help").out
+
+
+def test_a_newer_session_that_cannot_be_read_is_not_passed_over_in_silence(world: World) -> None:
+    made_in(world, world.work, "good")
+    foreign = world.files()[0].with_name("20990101-000000-aaaaaaaa.muse")
+    foreign.write_bytes(b"no log at all, " * 100)
+    assert prompt_of_last(world, world.work) == "good"
+    assert "aaaaaaaa is newer and cannot be read" in world.run("replay").err

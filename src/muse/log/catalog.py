@@ -114,7 +114,8 @@ class Catalog:
         try:
             return self._read(path, log)
         except (LogError, ValueError, msgspec.MsgspecError) as error:
-            return Entry(session=log.session, file=str(path), state="damaged", problem=str(error))
+            place = _first_workspace(log)
+            return Entry(session=log.session, file=str(path), state="damaged", problem=str(error), workspace=place)
         finally:
             log.close()
 
@@ -190,6 +191,15 @@ def owner_pid(lock: Path) -> int:
         return owner.pid if is_held(lock) else 0
     except OSError:
         return 0
+
+
+def _first_workspace(log: Log) -> str:
+    """The folder that the first event names, "" where it cannot be read: damage elsewhere does not hide it."""
+    try:
+        opened = _event(log, 1)
+    except (LogError, ValueError, msgspec.MsgspecError):
+        return ""
+    return opened.body.workspace if opened and isinstance(opened.body, SessionOpened) else ""
 
 
 def _still_there(log: Log, totals: Totals) -> bool:

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+import click
+
 from muse import app
 from muse.errors import MuseError, UsageError
 from muse.event.text import clean
@@ -99,31 +101,52 @@ def running_in(folder: Path) -> list[app.Entry]:
 
 
 def _last_in(files: list[Path], folder: Path, running: bool) -> Path:
-    if running and (found := running_in(folder)):
-        if len(found) > 1:
-            some = ", ".join(short_id(entry.session) for entry in found[:5])
-            raise UsageError(f"{len(found)} sessions run here: {some}", hint="say which one")
+    found = running_in(folder) if running else []
+    if len(found) > 1:
+        some = ", ".join(short_id(entry.session) for entry in found[:5])
+        raise UsageError(f"{len(found)} sessions run here: {some}", hint="say which one")
+    if found:
         return Path(found[0].file)
     places = project_folders(folder)
+    newest, unreadable = _newest(files, places[0])
+    path = next((newest[place] for place in places if place in newest), None)
+    _mention([entry for entry in unreadable if path is None or Path(entry.file).name > path.name])
+    if path is None:
+        raise _nothing_here(folder, newest)
+    return path
+
+
+def _newest(files: list[Path], place: str) -> tuple[dict[str, Path], list[app.Entry]]:
+    """The newest session of each folder, at least until `place` has one; and those whose folder cannot be read."""
     newest: dict[str, Path] = {}
+    unreadable: list[app.Entry] = []
     listing = app.catalog()
     for start in range(0, len(files), LOOKED_AT_ONCE):
         for entry in listing.entries(files[start : start + LOOKED_AT_ONCE]):
-            newest.setdefault(entry.workspace, Path(entry.file))
-        if places[0] in newest:  # nothing is nearer, and nothing newer
+            if entry.workspace:
+                newest.setdefault(entry.workspace, Path(entry.file))
+            elif entry.state == "damaged":
+                unreadable.append(entry)
+        if place in newest:  # nothing is nearer, and nothing newer
             break
-    for place in places:
-        if place in newest:
-            return newest[place]
-    others = [(path, place) for place, path in newest.items() if place]
-    if not others:
-        raise UsageError(f"there is no session of {tilde(str(folder))} yet", hint='start one: muse exec "…"')
-    path, place = max(others)  # names sort by time
+    return newest, unreadable
+
+
+def _nothing_here(folder: Path, newest: dict[str, Path]) -> UsageError:
+    what = f"there is no session of {tilde(str(folder))}"
+    if not newest:
+        return UsageError(f"{what} yet", hint='start one: muse exec "…"')
+    place, path = max(newest.items(), key=lambda one: one[1].name)  # names sort by time
     name = short_id(path.stem)
-    raise UsageError(
-        f"there is no session of {tilde(str(folder))}",
-        hint=f"the newest elsewhere is {name}, of {tilde(place)}: muse resume {name} (muse ls --all lists more)",
+    return UsageError(
+        what, hint=f"the newest elsewhere is {name}, of {tilde(place)}: muse resume {name} (muse ls --all lists more)"
     )
+
+
+def _mention(unreadable: list[app.Entry]) -> None:
+    """Say which newer sessions were passed over because nobody can tell whose folder's they are."""
+    for entry in unreadable[:3]:
+        click.echo(f"note: {short_id(entry.session)} is newer and cannot be read: {one_line(entry.problem)}", err=True)
 
 
 def _name_of(path: Path) -> str:
