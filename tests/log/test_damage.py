@@ -237,3 +237,23 @@ def test_both_sides_of_the_damage_can_be_read(closed: Path) -> None:
     shutil.copy(closed, closed.with_name("copy"))
     edit(closed, "DELETE FROM events WHERE seq = 5")
     assert events_of(closed) == expected[:4] + expected[5:]
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_an_owner_whose_log_lost_a_file_beside_it_writes_no_more(
+    log: SqliteLog, path: Path, suffix: str, replaced: bool
+) -> None:
+    own(log)
+    head = log.append([draft()], [], 1, 1).head.seq
+    beside = Path(f"{path}{suffix}")
+    if replaced:
+        copy = beside.with_suffix(".copy")
+        copy.write_bytes(beside.read_bytes())
+        copy.rename(beside)
+    else:
+        beside.unlink()
+    with pytest.raises(Damaged, match=suffix):
+        log.append([draft()], [], head, 1)
+    with pytest.raises(Damaged, match=suffix):
+        log.submit(draft("user.prompted"))

@@ -102,6 +102,7 @@ class SqliteLog(SqliteReader):
 
     def _adopt_connection(self, db: apsw.Connection) -> None:
         super()._adopt_connection(db)
+        self._identities: dict[str, tuple[int, int]] = {}
         self._wal_pages = 0
         if not self.read_only:
             db.set_wal_hook(self._count_pages)
@@ -167,6 +168,22 @@ class SqliteLog(SqliteReader):
             raise Damaged(f"{self.path} was removed while it was in use") from error
         if (seen.st_dev, seen.st_ino) != self._identity:
             raise Damaged(f"{self.path} was replaced while it was in use")
+        # SQLite keeps both of these as long as anyone has the log open; with another one beside the log, other
+        # processes would neither see what is written here nor be kept from writing over it
+        for suffix in ("-wal", "-shm"):
+            beside = self._beside(suffix)
+            known = self._identities.get(suffix)
+            if known is None and beside is not None:
+                self._identities[suffix] = beside
+            elif known != beside:
+                raise Damaged(f"{self.path}{suffix} was removed or replaced while it was in use")
+
+    def _beside(self, suffix: str) -> tuple[int, int] | None:
+        try:
+            seen = os.stat(f"{self.path}{suffix}")
+        except OSError:
+            return None
+        return (seen.st_dev, seen.st_ino)
 
     # ------------------------------------------------------------------ appending
 
