@@ -2,11 +2,14 @@
 
 import signal
 import stat
+import subprocess
+import sys
 import termios
 
 import pytest
 
 from tests.ui.driving import WAITS, OnTerminal, World, eventually, shell
+from tests.ui.test_imports import LOADED
 
 HELLO = {"text": "All is well."}
 MORE = {"text": "Once more."}
@@ -187,7 +190,7 @@ def test_a_line_sent_before_a_question_is_kept_and_a_y_typed_ahead_approves_noth
     chat.expect("All is well.")
     chat.expect("Once more.")
     chat.expect(CLOSED)
-    chat.send("\x15\x04")  # what is left of the y is taken back
+    chat.send("\x15\x04")  # the y that was typed ahead is taken back
     assert chat.end()[0] == 0
     assert not (world.work / "made").exists()
     assert prompts(world) == ["do it", "and then this"]
@@ -206,6 +209,24 @@ def test_what_was_being_typed_when_a_question_came_stands_there_again(world: Wor
     between_turns(chat, "Once more.")
     leave(chat)
     assert prompts(world) == ["do it", "and then this"]
+
+
+def test_a_question_waits_while_somebody_is_typing(world: World) -> None:
+    """What is typed when a question is due belongs to the line that was begun, and to nothing else."""
+    slow = {"text": "Slowly I come to it.", "piece_delay_ms": 300, "uses": [shell("touch made")]}
+    chat = chatting(world, slow, HELLO, MORE, args=("do it",))
+    chat.expect("Slowly")
+    chat.send("and")
+    eventually(lambda: "approval.requested" in world.types())
+    chat.send(" yay\r")
+    chat.expect("queued: and yay")
+    chat.expect(KEYS)
+    assert "approval.decided" not in world.types()
+    chat.send("y")
+    chat.expect("All is well.")
+    between_turns(chat, "Once more.")
+    leave(chat)
+    assert prompts(world) == ["do it", "and yay"]
 
 
 def test_answers_of_queued_turns_all_reach_standard_output(world: World) -> None:
@@ -355,3 +376,15 @@ def test_prompts_through_a_pipe_are_one_turn_each(world: World) -> None:
     world.env["MUSE_MODEL"] = world.script(HELLO, MORE)
     done = world.run(stdin="do it\nagain\n")
     assert (done.code, done.out) == (0, "All is well.\nOnce more.\n")
+
+
+def test_only_a_chat_on_a_terminal_loads_the_editor(world: World) -> None:
+    world.env["MUSE_MODEL"] = world.script(HELLO)
+    for arguments in (["exec", "do it"], ["do it"], ["resume"]):
+        ran = subprocess.run(
+            [sys.executable, "-c", LOADED, *arguments], env=world.env, cwd=world.work, text=True, check=True,
+            stdin=subprocess.DEVNULL, capture_output=True,
+        )  # fmt: skip
+        modules = set(ran.stderr.split())
+        assert "muse.ui.cli.resume" in modules or "muse.ui.cli.exec_" in modules
+        assert "prompt_toolkit" not in modules

@@ -91,7 +91,8 @@ def refuse_slip(word: str) -> None:
 def cli() -> None:
     """A coding agent with one append-only log: kill it anywhere, nothing runs twice, nothing is lost.
 
-    `muse` alone, or with a PROMPT in quotes, is a chat in the current folder.
+    `muse` alone, or with a PROMPT in quotes, is a chat in the current folder; `muse --continue` goes on with the last
+    one there, `muse --resume SESSION` with another.
     """
 
 

@@ -84,6 +84,7 @@ class Asking:
                 self._scope = scope
                 if event.seq not in self._state.approvals:
                     scope.cancel()  # answered while the keyboard was being freed
+                await terminal.quiet()
                 self._live.ask(_keys(body))
                 while not answered and not gone:
                     key = await terminal.key()

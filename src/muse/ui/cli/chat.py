@@ -57,7 +57,9 @@ def command(prompts: tuple[str, ...], go_on: bool, session: str, **given: object
     flags = flags_of(given)
     first = prompt_of(prompts[0]) if prompts else ""
     if go_on or session:
-        return talk_again(resolve(session or "last").path, flags, first)
+        return talk_again(
+            resolve(session or "last", folder_of(flags.folder) if flags.folder else None).path, flags, first
+        )
     workspace = folder_of(flags.folder)
     terminal = person()
     loaded = flags.settings(workspace, terminal is not None)

@@ -25,7 +25,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from muse import app
 from muse.ui.cli.live import Live, Put
-from muse.ui.cli.person import Terminal
+from muse.ui.cli.person import QUIET_SECONDS, Terminal
 from muse.ui.cli.prompts import MARK
 from muse.view.visible import columns
 
@@ -45,8 +45,7 @@ class Editor:
         self._live, self._terminal, self._interrupt = live, terminal, interrupt
         self._running = self._over = self._drawn = False
         self._draft = self._pending = ""
-        self._stopped = anyio.Event()
-        self._free = anyio.Event()
+        self._stopped, self._typed, self._free = anyio.Event(), anyio.Event(), anyio.Event()
         self._free.set()
         # Questions to the terminal about its cursor are left out: an answer that comes late would look like typing.
         self._output = Vt100_Output(sys.stderr, _screen, term=os.environ.get("TERM"), enable_cpr=False)
@@ -55,6 +54,7 @@ class Editor:
             history=kept_history(history), input=Vt100Input(sys.stdin), output=self._output, enable_suspend=True,
             reserve_space_for_menu=0,
         )  # fmt: skip
+        self._session.default_buffer.on_text_changed += lambda _: self._typed.set()
         terminal.reader = self
         live.err.around = live.out.around = self._above
 
@@ -85,6 +85,7 @@ class Editor:
             pending, self._pending = self._pending, ""
             if pending:
                 self._live.err.write(pending)
+            self._typed.set()
             self._stopped.set()
 
     def turn(self, running: bool) -> None:
@@ -98,8 +99,14 @@ class Editor:
         self._exit(EOFError())
 
     async def pause(self) -> None:
-        """See `Reader`."""
+        """See `Reader`. Who is in the middle of a line may end it, or pause."""
         self._free = anyio.Event()
+        while self._drawn and self._session.default_buffer.text:  # they are typing: no key may hit the question
+            self._typed = anyio.Event()
+            with anyio.move_on_after(QUIET_SECONDS) as quiet:
+                await self._typed.wait()
+            if quiet.cancelled_caught:
+                break
         if self._drawn:
             self._draft = self._session.default_buffer.text
             self._exit(_Paused())

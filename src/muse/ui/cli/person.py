@@ -22,6 +22,8 @@ LINE_BYTES_MAX: Final = 4096
 PASTE_BYTES_MAX: Final = 1024 * 1024
 PASTE_SECONDS: Final = 0.05
 """How long the next line of a paste may take to arrive."""
+QUIET_SECONDS: Final = 1.0
+"""Nobody is typing when no key came for so long."""
 
 _LOCAL: Final = 3  # index of the local modes in what tcgetattr returns
 _CONTROL: Final = 6
@@ -48,6 +50,7 @@ class Terminal:
         self._fd = sys.stdin.fileno()
         self._usual = termios.tcgetattr(self._fd)
         self._changed = False
+        self._typing = False
         self.kept: list[str] = []
         self.reader: Reader | None = None
 
@@ -86,12 +89,20 @@ class Terminal:
         try:
             with suppress(termios.error):  # it has hung up: the next read says so
                 termios.tcsetattr(self._fd, termios.TCSANOW, modes)  # the kernel now hands over unfinished lines too
-                whole, end, _ = self._waiting(b"").rpartition(b"\n")
+                whole, end, rest = self._waiting(b"").rpartition(b"\n")
                 if end:
                     self.kept.append(whole.decode(errors="replace"))
+                self._typing = bool(rest)
             yield
         finally:
             self._put_back()
+
+    async def quiet(self) -> None:
+        """Wait until nobody is typing a line that began before these `keys`; the rest of it is thrown away."""
+        while self._typing:
+            with anyio.move_on_after(QUIET_SECONDS) as quiet:
+                await anyio.wait_readable(self._fd)
+            self._typing = not quiet.cancelled_caught and bool(self._read(KEY_BYTES_MAX))
 
     async def key(self) -> str:
         """The next key, lower case; "" for one that is no single character (arrows, a paste), "eof" at a hang-up."""
