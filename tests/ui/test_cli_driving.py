@@ -3,17 +3,19 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from muse.log.protocol import Draft
 from muse.log.sqlite import SqliteLog
 from muse.testing.store import draft
-from tests.ui.driving import MUSE, WAITS, World, eventually, line_with, shell, stop
+from tests.ui.driving import MUSE, WAITS, Done, World, eventually, line_with, shell, stop
 
 HELLO = {"text": "All is well."}
 
@@ -165,6 +167,66 @@ def test_a_name_stands_for_the_session(world: World) -> None:
     assert world.run("exec", "--name", "first-try", "-m", world.script(HELLO), "do it").code == 0
     assert world.run("exec", "-m", world.script(HELLO), "another").code == 0
     assert world.events("first-try")[1]["body"]["text"] == "do it"
+
+
+@pytest.mark.parametrize("flags", [["-q"], ["--json"], ["-q", "--json"]])
+def test_a_failure_says_why_in_one_line_even_when_quiet(world: World, flags: list[str]) -> None:
+    model = world.script({"failure": {"failure": "auth", "times": 9, "message": "wrong key"}})
+    done = world.run("exec", *flags, "-m", model, "do it")
+    assert done.code == 4
+    (said,) = [line for line in done.err.splitlines() if not line.startswith("session ")]
+    assert said.startswith("the provider refused the key")
+
+
+def refused_by(world: World, answer: bytes) -> "Done":
+    """A run against a server that gives every request this answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1 << 20)
+                        connection.sendall(answer)
+
+        Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        done = world.run("exec", "-c", f"providers.ollama.base_url={url}", "-m", "ollama/nosuch", "do it")
+        server.shutdown(socket.SHUT_RDWR)
+    return done
+
+
+def test_a_request_that_the_provider_refuses_is_said_so_and_told_twice_at_most(world: World) -> None:
+    body = b'{"error":{"message":"model nosuch was not found"}}'
+    head = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    done = refused_by(world, head + body)
+    assert done.code == 4
+    assert "the provider refused the request (404: model nosuch was not found)" in done.err
+    assert "could not be reached" not in done.err
+    assert "check -m" in done.err
+    assert done.err.count("model nosuch was not found") == 2  # in the row of the attempt, and at the end
+
+
+def test_a_local_server_that_does_not_run_is_said_in_words(world: World) -> None:
+    with socket.socket() as free:  # bound and not listening
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        flags = ["-c", f"providers.ollama.base_url={url}", "-c", "max_model_attempts=1"]
+        done = world.run("exec", *flags, "-m", "ollama/some", "do it")
+    assert done.code == 4
+    assert f"nothing listens on {url[7:-3]}; is the server running?" in done.err
+    assert "ConnectError" not in done.err
+    assert done.err.count("nothing listens") == 2
+
+
+def test_who_left_an_approval_unanswered_is_told_the_very_rule(world: World) -> None:
+    done = world.run("exec", "--approval-timeout", "1", "-m", world.script({"uses": [shell("touch made")]}, HELLO), "x")
+    assert done.code == 3
+    name = world.files()[0].stem[-8:]
+    assert f"""muse resume {name} --allow 'shell(touch *)' "go on\"""" in done.err
+    lines = [line for line in done.err.splitlines() if "nobody answered" in line]
+    assert all(line.count("nobody answered") == 1 for line in lines)
 
 
 # -- resume ----------------------------------------------------------------------------------------------------------
@@ -346,7 +408,7 @@ def test_a_log_of_a_newer_format_is_not_continued(world: World) -> None:
     assert "newer" in done.err
     unnamed = world.run("resume", "last", "more")  # whose folder's it is cannot be told
     assert unnamed.code == 2
-    assert "newer muse" in unnamed.err
+    assert "format 99" in unnamed.err
 
 
 def test_a_home_that_cannot_be_written_is_said(world: World) -> None:

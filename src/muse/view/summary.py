@@ -4,6 +4,7 @@ A table from body type to a function; a test holds it complete. Texts from outsi
 `one_line`, which make them safe. This module must not know widths or colours.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -102,14 +103,43 @@ _ENDS: dict[str, tuple[str, str, Severity]] = {
     "done": ("✓", "done", "good"),
     "failed": ("✗", "the task failed", "bad"),
     "cancelled": ("■", "cancelled", "attention"),
-    "provider": ("✗", "the model could not be reached", "bad"),
+    "provider": ("✗", "the model gave no answer", "bad"),
     "unanswered": ("✗", "nobody answered an approval", "bad"),
     "budget": ("✗", "a limit was reached", "bad"),
 }
 
 
+_PROVIDER_ENDS: dict[str, str] = {
+    "network": "the model could not be reached", "timeout": "the model did not answer in time",
+    "auth": "the provider refused the key", "invalid": "the provider refused the request",
+    "too_large": "the provider refused the request", "rate_limited": "the provider limits how often it is asked",
+    "overloaded": "the provider is overloaded", "server": "the provider failed",
+    "cut": "the provider's answer broke off", "garbage": "the provider's answer could not be read",
+}  # fmt: skip
+"""Class of the last failure, which a reason begins with → how the session ended."""
+
+_http_answer = re.compile(r"\S+ answered ([0-9]{3}): ?(.*)")
+
+
+def provider_failure(reason: str) -> str:
+    """The class of failure that a session's reason begins with, "" for none."""
+    return reason.partition(":")[0] if reason.partition(":")[0] in _PROVIDER_ENDS else ""
+
+
+def _provider_words(reason: str) -> str:
+    failure = provider_failure(reason)
+    if not failure:
+        return _ENDS["provider"][1] + _because(reason)
+    words, message = _PROVIDER_ENDS[failure], headline(reason.partition(":")[2], 300)
+    if found := _http_answer.fullmatch(message):
+        return f"{words} ({found[1]}: {found[2]})" if found[2] else f"{words} ({found[1]})"
+    return words + _because(message)
+
+
 def outcome_words(outcome: str, reason: str = "") -> str:
     """How a session ended, in words."""
+    if outcome == "provider" and reason:
+        return _provider_words(reason)
     if outcome == "unanswered" and reason:  # the reason says it, with the number of the request
         return headline(reason, 300)
     return (_ENDS[outcome][1] if outcome in _ENDS else brief(outcome)) + _because(reason)
@@ -117,7 +147,10 @@ def outcome_words(outcome: str, reason: str = "") -> str:
 
 def _closed(body: kinds.SessionClosed, event: Event, tool: str, title: str) -> Said:
     mark, _, severity = _ENDS[body.outcome]
-    return Said(mark, "closed", outcome_words(body.outcome, body.reason), severity)
+    words = outcome_words(body.outcome, body.reason)
+    if body.outcome == "provider" and provider_failure(body.reason):
+        words = _PROVIDER_ENDS[provider_failure(body.reason)]  # the event before it is the failure, with its text
+    return Said(mark, "closed", words, severity)
 
 
 def _note(body: kinds.NoteAdded, event: Event, tool: str, title: str) -> Said:

@@ -8,7 +8,9 @@ bytes. Keys are replaced by SECRET_SHOWN in everything that leaves this module. 
 """
 
 import re
+import socket
 import time
+from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -33,6 +35,9 @@ RAW_BYTES_MAX: Final = 64 * 1024 * 1024
 
 ERROR_BYTES_MAX: Final = 1024 * 1024
 """Bytes of one error body that are taken and recorded."""
+
+CAUSES_MAX: Final = 100
+"""So many errors behind an error are looked at."""
 
 SECRET_CHARS_MIN: Final = 8
 """Shorter keys (placeholders such as `x` for local servers) are not looked for in what comes back."""
@@ -122,7 +127,8 @@ class WireModel:
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
             return received.ended("invalid", f"{where}: {_named(error)}")
         except httpx2.TransportError as error:
-            return received.ended("cut" if received.begun else "network", f"{where}: {_named(error)}")
+            words = _unconnected(error, self._endpoint.base_url) or f"{where}: {_named(error)}"
+            return received.ended("cut" if received.begun else "network", words)
         except Exception as error:  # noqa: BLE001  # the model border: whatever goes wrong becomes a recorded failure
             received.begun = False
             return received.ended("invalid", f"{where}: {_named(error)}")
@@ -243,6 +249,31 @@ def _timed_out(error: "httpx2.TimeoutException", times: Timeouts) -> str:
     if isinstance(error, httpx2.WriteTimeout):
         return f"the request could not be sent for {times.write_seconds:g} s"
     return f"nothing came for {times.read_seconds:g} s"
+
+
+def _unconnected(error: Exception, base_url: str) -> str:
+    """Why there was no connection, in words, "" where the system does not say: the library names none of it."""
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    place = f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    causes = list(_causes(error))
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return f"the name {host} leads nowhere: is it right, and is this machine online?"
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        here = _LOOPBACK.fullmatch(host)
+        return f"nothing listens on {place}; is the server running?" if here else f"{place} refuses the connection"
+    return ""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error with all that led to it, groups taken apart."""
+    waiting, seen = [error], 0
+    while waiting and seen < CAUSES_MAX:
+        one = waiting.pop()
+        seen += 1
+        yield one
+        waiting += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
+        waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
 
 
 def _named(error: Exception) -> str:

@@ -6,6 +6,7 @@ a task that is cancelled ends its command. The next `muse resume` re-attaches.
 """
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -22,15 +23,15 @@ from muse.config import Loaded
 from muse.errors import Busy, MuseError
 from muse.event.content import Settings
 from muse.event.envelope import Event
-from muse.event.kinds import CancelRequested, PolicyChanged, UserPrompted
+from muse.event.kinds import ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
 from muse.ui.cli.asking import CLIENT, Asking
 from muse.ui.cli.finding import short_id
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
 from muse.ui.cli.recovery import Recovery
 from muse.view.amounts import duration, plural
-from muse.view.summary import outcome_words
-from muse.view.visible import headline
+from muse.view.summary import outcome_words, provider_failure
+from muse.view.visible import one_line
 
 EXIT_CODES: Final = {"done": 0, "failed": 1, "unanswered": 3, "provider": 4, "budget": 5, "cancelled": 130}
 INTERRUPTED: Final = 130
@@ -73,6 +74,7 @@ class Drive:
         self._asking = Asking(job.live, job.terminal, short(self.session))
         self._begun = time.monotonic()
         self._interrupted_at = 0.0
+        self._unanswered = ""
         self._listeners: list[Callable[[Event], None]] = []
         try:
             self.owned = app.Owned(
@@ -118,6 +120,9 @@ class Drive:
         recovery = self.job.recovery
         if recovery is not None and (line := recovery.take(event)):
             self.live.tell(line, "1")
+        if isinstance(event.body, ApprovalDecided) and event.body.by == "timeout":
+            asked = self.owned.event(event.body.request)
+            self._unanswered = one_line(getattr(asked.body, "remember", "")) if asked else ""
         for heard in self._listeners:
             heard(event)
 
@@ -176,8 +181,8 @@ class Drive:
             self.live.say(f"muse: a fault: {plural(again, 'finished step')} started again; please report it", "31")
         if not as_json:
             self._farewell(state, outcome)
-        elif outcome != "done":
-            self.live.tell(f"{outcome_words(outcome)}{_because(state.reason)}")
+        if outcome != "done" and (as_json or self.live.quiet):
+            self.live.say(outcome_words(outcome, state.reason))
         if trouble := self.live.out.trouble:
             self.live.say(f"muse: standard output could not be written: {trouble}; muse replay has it all", "31")
             return EXIT_CODES[outcome] or 1
@@ -186,25 +191,28 @@ class Drive:
     def _farewell(self, state: app.Session, outcome: str) -> None:
         live, name = self.live, short(self.session)
         took = duration(round((time.monotonic() - self._begun) * 1000))
-        words = outcome_words(outcome) + (_because(state.reason) if outcome != "done" else "")
+        words = outcome_words(outcome, state.reason if outcome != "done" else "")
         live.tell()
         live.tell(f"{words}  {took}", "32" if outcome == "done" else "31")
-        if advice := ADVICE.get(outcome):
-            live.tell(f"  {advice.format(name=name)}")
+        if advice := self._advice(outcome, state.reason, name):
+            live.tell(f"  {advice}")
         live.tell(f'  resume   muse resume {name} "…"', "2")
         live.tell(f"  replay   muse replay {name}", "2")
         live.tell(f"  export   muse export {name} --format md", "2")
 
-
-ADVICE: Final = {
-    "provider": "when that is mended: muse resume {name}",
-    "unanswered": 'allow it beforehand: muse resume {name} --allow "RULE" "go on"',
-    "budget": "with more room: muse resume {name} -c max_model_calls=2000",
-}
-
-
-def _because(reason: str) -> str:
-    return f": {headline(reason, 300)}" if reason else ""
+    def _advice(self, outcome: str, reason: str, name: str) -> str:
+        """What to do about an end that nobody wanted."""
+        if outcome == "unanswered":
+            if not self._unanswered:
+                return f'answer it at a terminal: muse resume {name} "go on"'
+            return f'allow it beforehand: muse resume {name} --allow {shlex.quote(self._unanswered)} "go on"'
+        if outcome == "budget":
+            return f"with more room: muse resume {name} -c max_model_calls=2000"
+        if outcome != "provider":
+            return ""
+        if provider_failure(reason) == "invalid":
+            return f"check -m PROVIDER/MODEL, then: muse resume {name} -m PROVIDER/MODEL"
+        return f"when that is mended: muse resume {name}"
 
 
 def _handled() -> list[signal.Signals]:

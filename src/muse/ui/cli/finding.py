@@ -146,7 +146,8 @@ def _nothing_here(folder: Path, newest: dict[str, Path]) -> UsageError:
 def _mention(unreadable: list[app.Entry]) -> None:
     """Say which newer sessions were passed over because nobody can tell whose folder's they are."""
     for entry in unreadable[:3]:
-        click.echo(f"note: {short_id(entry.session)} is newer and cannot be read: {one_line(entry.problem)}", err=True)
+        what = f"{short_id(entry.session)} cannot be read, so its folder is not known"
+        click.echo(f"note: {what}: {one_line(entry.problem)}", err=True)
 
 
 def _name_of(path: Path) -> str:

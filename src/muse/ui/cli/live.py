@@ -69,12 +69,13 @@ class Stream:
 
 
 class Live:
-    """What is shown of a session. `answer` is the last answer of `main`, whether or not it was seen as it came."""
+    """What is shown of a session. `answer` is the last answer of `main`, whether or not it was seen as it came. With
+    `quiet` only what must be said is."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.out, self.err = Stream(sys.stdout), Stream(sys.stderr)
         self.answer = ""
-        self._as_json, self._quiet = as_json, quiet
+        self._as_json, self.quiet = as_json, quiet
         self._rows = not as_json and not quiet
         self._context = Context()
         self._speaking = ""
@@ -133,7 +134,7 @@ class Live:
 
     def tell(self, text: str = "", look: str = "") -> None:
         """As `say`, but not with `--quiet`."""
-        if not self._quiet:
+        if not self.quiet:
             self.say(text, look)
 
     def ask(self, text: str) -> None:
