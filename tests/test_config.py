@@ -1,5 +1,6 @@
 """Settings: where they come from, what they refuse, and what a repository's own file may not do."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,6 +107,8 @@ def test_pairs_take_toml_values_and_bare_text(desk: Desk) -> None:
         ('[providers.x]\ndialect = "openai"', "providers.x", ""),
         ("model = ", "TOML", ""),
         ("\x00", "TOML", ""),
+        ("a = " + "[" * 5000 + "]" * 5000, "TOML", ""),
+        ("# " + "long " * 300_000, "too large", ""),
     ],
 )
 def test_a_setting_that_cannot_be_used_names_file_and_key(desk: Desk, text: str, key: str, hint: str) -> None:
@@ -127,6 +130,12 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_empty(desk: Desk) -> Non
     desk.user.rmdir()
     desk.user.write_bytes(b'model = "\xff"')
     assert "not valid TOML" in str(refused(desk))
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(desk: Desk) -> None:
+    desk.project.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(desk.project)
+    assert str(desk.project) in str(refused(desk))
 
 
 LOOSENING = [

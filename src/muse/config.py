@@ -91,6 +91,8 @@ BUILT_IN: Final[dict[str, Provider]] = {
 _STRICTNESS: Final = {"plan": 0, "default": 1, "acceptedits": 2, "yolo": 3}
 _LIMITS: Final = ("max_model_calls", "max_model_attempts", "max_output_tokens", "max_parallel_tools")
 _UNLIMITED: Final = 2**31
+FILE_BYTES_MAX: Final = 1 << 20
+"""Bytes that a file of settings may have."""
 
 
 def user_file(environment: Mapping[str, str] = os.environ) -> Path:
@@ -164,10 +166,16 @@ def _home(environment: Mapping[str, str]) -> Path:
 def _table(path: Path) -> dict[str, Any] | None:
     """The file's table, None where there is no file. A file that cannot be read is an error, never an empty one."""
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ConfigError(f"{path} is no file", hint="a pipe or a device cannot hold settings")
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise ConfigError(f"{path} is too large for settings", hint="mend or remove the file")
+        return tomllib.loads(data.decode())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend or remove the file") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="see its mode and owner") from error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muse.runtime.host import git_state, instructions
+from muse.runtime.host import git_state, instructions, this_origin
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -93,3 +93,8 @@ def test_a_pipe_or_a_loop_of_links_holds_no_instructions(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "AGENTS.md")
     (tmp_path / "CLAUDE.md").symlink_to("CLAUDE.md")
     assert instructions(tmp_path, None) == ()
+
+
+def test_a_user_name_that_is_no_text_becomes_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "caf\udce9")
+    assert this_origin("test").user == "caf\ufffd"

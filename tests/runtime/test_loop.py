@@ -10,7 +10,7 @@ import pytest
 
 from muse.effect.model import scripted
 from muse.effect.model.scripted import Step
-from muse.errors import StoreUnavailable
+from muse.errors import StoreUnavailable, UsageError
 from muse.event.kinds import AgentSteered, ApprovalDecided, CancelRequested, ModelChanged, NoteAdded, UserPrompted
 from muse.log.protocol import Appended, Log
 from muse.runtime.checkpoint import fold
@@ -228,3 +228,9 @@ def test_a_change_to_a_provider_that_the_owner_cannot_reach_stops_nothing(rig: R
     state = rig.run(lambda log: Between(log, nothing, change))  # type: ignore[arg-type,return-value]
     assert state.outcome == "done"
     assert len(rig.tally.counts()) == 10
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_in_words(rig: Rig, tmp_path: Path) -> None:
+    rig.folder = tmp_path / "caf\udce9"
+    with pytest.raises(UsageError, match="UTF-8"):
+        rig.open()

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from muse.errors import Conflict, Damaged, InvalidEvent
 from muse.event.codec import BlobRef, blob_refs, encode_header, parse, parse_header
-from muse.event.commitment import KEY_BYTES, chain, check_disclosed, parse_disclosed
+from muse.event.commitment import KEY_BYTES, chain, check_disclosed, commit, parse_disclosed
 from muse.event.envelope import check_body
 from muse.event.kinds import required_clear
 from muse.log.protocol import Draft, Head, Stored
@@ -111,6 +111,13 @@ def check_command(draft: Draft, commands: Mapping[str, int], listed: Mapping[str
             hint="it was opened by an older muse: close and resume it with this one",
         )
     check_body(draft.type, draft.v, draft.body)
+
+
+def check_commitment(draft: Draft) -> None:
+    """Raises InvalidEvent unless the draft's count and root are those of its body: whoever submits may be anybody."""
+    found = commit(draft.body, draft.key)
+    if (found.count, found.root) != (draft.count, draft.root):
+        raise InvalidEvent("this command's root is not that of its body")
 
 
 def check_link(previous: Head, event: Stored) -> Head:

@@ -138,6 +138,7 @@ class MemoryLog:
     def submit(self, command: Draft) -> int:
         """See `Log.submit`."""
         self._require_open()
+        chain.check_commitment(command)
         with self.place.lock:
             there = self._same_event(command)
             if there is not None:

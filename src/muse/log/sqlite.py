@@ -260,6 +260,7 @@ class SqliteLog(SqliteReader):
         """See `Log.submit`."""
         self._require_writable()
         self._require_same_file()
+        chain.check_commitment(command)
         names = chain.named_blobs([command])
         with self._writing():
             there = self._same_event(command)

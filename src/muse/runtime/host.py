@@ -72,7 +72,7 @@ def ancestry(pid: int) -> list[int]:
 
 
 def _user() -> str:
-    return os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid())
+    return clean(os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid())).text
 
 
 def today() -> str:

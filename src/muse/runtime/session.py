@@ -8,10 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from muse.decide.context import RULES_VERSION, Rules
-from muse.errors import MuseError
+from muse.errors import MuseError, UsageError
 from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS, CommandVersion, SessionOpened
+from muse.event.text import clean
 from muse.fold.state import Session
 from muse.log.protocol import Claim, Draft, Log, Ownership
 from muse.runtime import host
@@ -36,7 +37,13 @@ def claim(
     fresh: bool = False,
 ) -> Ownership:
     """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
-    and returns the tools on offer. Raises `Busy` while another process owns the session."""
+    and returns the tools on offer. Raises `Busy` while another process owns the session, `UsageError` for a folder
+    whose name is no text."""
+    if clean(workspace).exact is not None:
+        raise UsageError(
+            f"the folder's name is not UTF-8: {clean(workspace).text}",
+            hint="the log names the folder as text: rename it, or work in another one",
+        )
     git = host.git_state(Path(workspace))
     texts = host.instructions(Path(workspace), git.root if git else None) if fresh else ()
 

@@ -373,9 +373,9 @@ class SubmitCases(_Case):
 
     def test_what_is_no_command_or_does_not_fit_its_type_is_refused(self, tmp_path: Path) -> None:
         log, other = self.two(tmp_path)
-        for type_, body in (("tool.finished", {}), ("user.prompted", {"n": 1}), ("user.prompted", {"text": 5})):
+        for wrong in (draft("tool.finished"), draft("user.prompted", {"n": 1}), draft("user.prompted", count=9)):
             with refused(InvalidEvent):
-                other.submit(draft(type_, body))
+                other.submit(wrong)
         assert log.head().seq == 1
 
     def test_a_version_that_the_owner_does_not_list_is_refused(self, tmp_path: Path) -> None:
