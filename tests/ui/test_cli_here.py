@@ -1,10 +1,13 @@
 """What is left out of an address means this folder: `last`, the running session, and the listing."""
 
 import json
+import re
+import termios
 from pathlib import Path
 
 import pytest
 
+from muse.view.visible import columns
 from tests.ui.driving import WAITS, World, eventually, shell
 
 HELLO = {"text": "All is well."}
@@ -154,3 +157,38 @@ def test_a_newer_session_that_cannot_be_read_is_not_passed_over_in_silence(world
     foreign.write_bytes(b"no log at all, " * 100)
     assert prompt_of_last(world, world.work) == "good"
     assert "aaaaaaaa cannot be read" in world.run("replay").err
+
+
+def test_a_listing_on_a_terminal_is_one_line_a_session_at_80_columns(world: World) -> None:
+    deep = world.root / ("a-very-long-name-of-a-folder-" * 3) / "漢字"
+    made_in(world, deep, "mend the failing tests of the date parser, and then everything else")
+    world.start("exec", "-m", world.script({"uses": [shell("touch made")]}, HELLO), "asks, and waits for a person")
+    eventually(lambda: world.run("approvals").out)
+    for width in (80, 60, 40):
+        on = world.terminal("ls", "--all", "--no-color")
+        termios.tcsetwinsize(on.slave, (24, width))
+        code, shown = on.end()
+        lines = [line for line in shown.replace("\r", "").split("\n") if line]
+        assert (code, len(lines)) == (0, 2)
+        assert max(columns(line) for line in lines) <= width
+        if width == 80:
+            assert "waiting for approval" in shown
+
+
+def test_the_last_line_of_replay_is_whole_at_80_columns_and_begins_with_how_to_leave(world: World) -> None:
+    made_in(world, world.work, "do it")
+    on = world.terminal("replay", "--no-color")
+    termios.tcsetwinsize(on.slave, (24, 80))
+    events = len(world.events())
+    on.expect(f"[1/{events}] ")
+    help_line = on.expect("ends")
+    assert help_line.startswith("q quit")
+    assert "…" not in help_line
+    found = re.search(r" (\d+)⏎", help_line)
+    assert found is not None
+    assert len(f"[1234/5678] {help_line}") + 4 - len(found[1]) < 80
+    number = int(found[1])
+    on.send(f"{number}\r")
+    on.expect(f"[{number}/{events}]")
+    on.send("q")
+    assert on.end()[0] == 0

@@ -60,7 +60,7 @@ def test_the_story_is_told_in_order() -> None:
         "**#4 the model failed**: overloaded (529), attempt 1: `try later`", "asks again in 1.1 s", "### #6 The model",
         "I run them.", "It asked for `shell`, `edit`.", "**#7 approval asked**, because `not harmless`:", "$ pytest -q",
         "**#8 approval** `allowed by ada on /dev/pts/3 “go on”` (answers #7)", "**#9 `shell`** (allowed by #8)",
-        "```sh\npytest -q\n```", "**#10 in doubt**: `shell pytest -q; the host died` (`main/2`)",
+        "```sh\npytest -q\n```", "**#10 in doubt**: `shell pytest -q; its host is gone` (`main/2`)",
         "**#11 re-attached**: `the command still ran: shell pytest -q`.", "**#12 `shell` exit code 1, 1.2 s**",
         "1 failed", "**#13 approval** `denied by rule: deny edit(a.py)`", "**#14 file** `new new.py (12 B)`",
         "+x", "## How it ended", "- the task failed: `the model declined to answer`",

@@ -2,6 +2,7 @@
 
 import unicodedata
 
+import msgspec
 import pytest
 
 from muse.event.content import BlobRef, Block, FileChange, Host, Origin, Settings, Usage
@@ -69,7 +70,7 @@ def test_a_story_reads_as_it_should() -> None:
         "#7    main   ? approval asked: shell pytest -q  (not harmless)  (main/2)",
         "#8    main   ✓ approval allowed by ada on /dev/pts/3  “go on”  shell pytest -q  (main/2)",
         "#9    main   … shell    pytest -q  (main/2)",
-        "#10   main   ! in doubt shell pytest -q; the host died  (main/2)",
+        "#10   main   ! in doubt shell pytest -q; its host is gone  (main/2)",
         "#11   main   → re-attached the command still ran: shell pytest -q  (main/2)",
         "#12   main   ✗ shell    pytest -q  exit 1  1.2 s  (main/2)",
         "#13   main   ✗ approval denied by rule: deny edit(a.py)  edit a.py  (main/3)",
@@ -153,3 +154,13 @@ def _fields(body: type) -> tuple[object, ...]:
     import msgspec
 
     return msgspec.structs.fields(body)
+
+
+def test_the_opened_row_shows_the_mode_at_80_columns_however_long_the_path_is() -> None:
+    body = msgspec.structs.replace(STORY[0], workspace="/home/ada/" + "deep/" * 30 + "project")
+    context = Context(home="/home/ada")
+    text = row_text(row(event(body, 1), context), width=80)
+    assert text.endswith("  mode default")
+    assert "~/deep/" in text
+    assert "/project  anthropic/claude" in text
+    assert len(text) <= 80

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muse.view.visible import columns, command_line, fit, headline, lines_of, one_line, visible, wrap
+from muse.view.visible import columns, command_line, fit, headline, lines_of, middle, one_line, paragraph, visible, wrap
 
 anything = st.text(st.characters(codec=None), max_size=40)
 tricky = st.text("a\x1b[31m\r\n\t\x00\u202e\u200b\u2066\u200d\U0001f469é漢\ud800\x9b", max_size=30)
@@ -63,7 +63,28 @@ def test_one_line_is_one_line(text: str) -> None:
 def test_wrapping_loses_nothing_and_keeps_the_width(text: str, width: int) -> None:
     parts = wrap(text, width)
     assert "".join(parts) == text
-    assert all(columns(part) <= width for part in parts)
+    assert all(columns(part.rstrip(" ")) <= width for part in parts)
+
+
+def test_text_is_wrapped_between_words() -> None:
+    assert wrap("the quick brown fox", 9) == ["the quick ", "brown fox"]
+    assert wrap("the quick brown fox", 10) == ["the quick ", "brown fox"]
+    assert wrap("a 0123456789abcdef", 8) == ["a ", "01234567", "89abcdef"]
+    assert wrap("    indented line", 13) == ["    indented ", "line"]
+    assert paragraph("ok  the quick brown fox jumps", 24, 4) == ["ok  the quick brown fox", "    jumps"]
+    assert paragraph("the quick brown fox", None, 4) == ["the quick brown fox"]
+
+
+def test_wide_characters_are_wrapped_by_their_columns_and_break_anywhere() -> None:
+    assert wrap("漢字漢字漢", 4) == ["漢字", "漢字", "漢"]
+    assert wrap("漢字漢字漢", 5) == ["漢字", "漢字", "漢"]
+    assert wrap("ab 漢字漢字", 6) == ["ab 漢", "字漢字"]
+
+
+def test_the_middle_of_a_path_gives_way() -> None:
+    assert middle("/home/ada/project", 17) == "/home/ada/project"
+    assert middle("/home/ada/some/deep/project", 17) == "/home/ad…/project"
+    assert columns(middle("漢字" * 10, 7)) <= 7
 
 
 @unhurried

@@ -128,7 +128,7 @@ def _lane(event: Event) -> str:
 def _opened(event: Event, body: kinds.SessionOpened, shown: Row, contents: Contents) -> Iterator[str]:
     settings = body.settings
     if event.epoch > 1 or event.seq > 1:
-        how = "the last host had died without closing" if body.crashed else "a new host"
+        how = "it had been left without closing" if body.crashed else "a new host"
         yield from (f"**#{event.seq} reopened** at {event.time}: {how}, muse {span(body.host.muse)}", "")
         return
     yield f"- opened at {event.time} on {span(body.host.name)} with muse {span(body.host.muse)}"
@@ -303,7 +303,7 @@ def _count(tally: _Tally, event: Event) -> None:
 
 def _end(session: str, tally: _Tally, proof: Proof) -> Iterator[str]:
     yield from ("## How it ended", "")
-    yield f"- {tally.ending or 'it has not ended: the session is open, or its host died'}"
+    yield f"- {tally.ending or 'it has not ended: the session is open, or its host is gone'}"
     yield f"- {plural(tally.responses, 'model response')}, {plural(tally.failures, 'failed attempt')}"
     yield f"- {plural(tally.tools, 'tool call')}, of which {plural(tally.commands, 'command')}; " + (
         f"{plural(tally.edits, 'file change')}"

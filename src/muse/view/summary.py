@@ -14,11 +14,13 @@ from muse.event import kinds
 from muse.event.content import FileChange, Origin, Usage
 from muse.event.envelope import Event
 from muse.view.amounts import duration, money, plural, size
-from muse.view.visible import command_line, headline
+from muse.view.visible import command_line, headline, middle
 
 Severity = Literal["quiet", "normal", "good", "bad", "attention"]
 FILES_NAMED_MAX = 4
 BRIEF_CHARACTERS = 160
+WORKSPACE_COLUMNS = 32
+"""How much of a workspace's path stands in a row; `show` has it whole."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -88,15 +90,17 @@ def _attempt(number: int) -> str:
 
 def _opened(body: kinds.SessionOpened, event: Event, tool: str, title: str) -> Said:
     settings = body.settings
-    parts = [brief(body.workspace), brief(f"{settings.provider}/{settings.model}"), f"mode {brief(settings.mode)}"]
+    parts = [middle(brief(body.workspace), WORKSPACE_COLUMNS), brief(f"{settings.provider}/{settings.model}")]
+    ending = f"mode {brief(settings.mode)}"
     if body.git is not None:
         dirty = f", {plural(body.git.changed, 'changed path')}" if body.git.changed else ""
         branch = brief(body.git.branch) or "detached"
         parts.append(f"git {branch}{f' {brief(body.git.head[:8])}' if body.git.head else ''}{dirty}")
     where = "  ".join(parts)
     if body.crashed:
-        return Said("→", "reopened", f"the last host died without closing  {where}", "attention")
-    return Said("→" if event.epoch > 1 else "▶", "reopened" if event.epoch > 1 else "opened", where)
+        return Said("→", "reopened", f"it had been left without closing  {where}", "attention", ending=ending)
+    again = event.epoch > 1
+    return Said("→" if again else "▶", "reopened" if again else "opened", where, ending=ending)
 
 
 _ENDS: dict[str, tuple[str, str, Severity]] = {
@@ -299,14 +303,14 @@ def _process_reaped(body: kinds.ProcessReaped, event: Event, tool: str, title: s
 
 def _doubted(body: kinds.EffectDoubted, event: Event, tool: str, title: str) -> Said:
     what = f"{tool} {title}".strip() or "an effect"
-    return Said("!", "in doubt", f"{what}; the host died", "attention")
+    return Said("!", "in doubt", f"{what}; its host is gone", "attention")
 
 
 def _reconciled(body: kinds.EffectReconciled, event: Event, tool: str, title: str) -> Said:
     what = f"{tool} {title}".strip()
     found: dict[str, tuple[str, str, str, Severity]] = {
         "attached": ("→", "re-attached", "the command still ran" if tool == "shell" else "it still ran", "good"),
-        "done": ("✓", "settled", "it had been done before the host died", "good"),
+        "done": ("✓", "settled", "it had been done before its host was gone", "good"),
         "not_done": ("→", "settled", "it had not been done; it is done now", "good"),
         "retried": ("→", "asked again", "it has no side effect", "good"),
         "unknown": ("!", "unknown", "it may or may not have happened", "attention"),

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from muse.event.envelope import Event, Redacted, Unknown
-from muse.event.kinds import ApprovalRequested, ModelRequested, ModelResponded, ToolStarted
+from muse.event.kinds import ApprovalRequested, ModelRequested, ModelResponded, SessionOpened, ToolStarted
 from muse.view.line import Line
 from muse.view.summary import SUMMARIES, Said, brief
 from muse.view.titles import call_title
@@ -49,9 +49,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct):
-    """What earlier events said: call key → call. Grows by `learn` only."""
+    """What earlier events said: call key → call. Grows by `learn` only. `home` is a folder to be shown as `~`."""
 
     calls: dict[str, Call] = {}
+    home: str = ""
 
 
 def learn(context: Context, event: Event) -> None:
@@ -79,13 +80,21 @@ def row(event: Event, context: Context) -> Row:
     body = event.body
     call = _call_of(body)
     known = context.calls.get(call, Call(""))
-    said = _said(event, known)
+    said = _said(_at_home(event, context.home), known)
     duration = getattr(body, "duration_ms", None) if said.timed else None
     return Row(
         seq=event.seq, time=event.time, agent=event.agent, type=event.type, kind=kind_of(event.type),
         severity=said.severity, mark=said.mark, label=said.label, summary=said.summary, ending=said.ending,
         call=brief(call), duration_ms=duration,
     )  # fmt: skip
+
+
+def _at_home(event: Event, home: str) -> Event:
+    body = event.body
+    if not home or not isinstance(body, SessionOpened) or not f"{body.workspace}/".startswith(f"{home}/"):
+        return event
+    shown = msgspec.structs.replace(body, workspace=f"~{body.workspace.removeprefix(home)}")
+    return msgspec.structs.replace(event, body=shown)
 
 
 def rows(events: Iterable[Event], context: Context | None = None) -> Iterator[tuple[Event, Row]]:

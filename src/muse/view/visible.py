@@ -11,6 +11,8 @@ from typing import Final
 
 ELLIPSIS: Final = "…"
 TAB_COLUMNS: Final = 8
+WRAP_MIN: Final = 20
+"""No paragraph is wrapped to less than this."""
 
 # Controls but tab and newline; format, joining and filler characters; separators; surrogates; tags and the selectors
 # of the supplementary plane. (The joiners U+200C and U+200D stay between characters beyond ASCII: scripts and emoji
@@ -76,19 +78,53 @@ def fit(text: str, width: int) -> str:
     return f"{text[:end].rstrip()}{ELLIPSIS}"
 
 
+def middle(text: str, width: int) -> str:
+    """The text in at most `width` columns, its middle left out: of a path both ends tell most."""
+    if columns(text) <= width:
+        return text
+    head = _taken(text, (width - 1) // 2)
+    tail = _taken(text[::-1], width - 1 - columns(head))[::-1]
+    return f"{head}{ELLIPSIS}{tail}"
+
+
+def _taken(text: str, width: int) -> str:
+    end = 0
+    for character in text:
+        width -= _columns(character)
+        if width < 0:
+            break
+        end += 1
+    return text[:end]
+
+
 def wrap(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, cut where the width ends (nothing is lost)."""
+    """The text in lines of at most `width` columns, blanks at their ends not counted: broken between words (beside a
+    wide character anywhere), within a word only where it fits on no line. Nothing is lost."""
     if columns(text) <= width:
         return [text]
-    found, begin, used = [], 0, 0
+    found, begin, used, split, words = [], 0, 0, 0, False
     for at, character in enumerate(text):
         size = _columns(character)
-        if used + size > width and at > begin:
-            found.append(text[begin:at])
-            begin, used = at, 0
+        if character != " ":
+            if words and (text[at - 1] == " " or (size and 2 in (size, _columns(text[at - 1])))):
+                split = at
+            if used + size > width and at > begin:
+                cut = split if split > begin else at
+                found.append(text[begin:cut])
+                begin, used = cut, columns(text[cut:at])
+            words = True
         used += size
     found.append(text[begin:])
     return found
+
+
+def paragraph(text: str, width: int | None, hang: int = 0) -> list[str]:
+    """The text wrapped to `width` columns (None: whole), each line but the first `hang` columns to the right."""
+    if width is None or columns(text) <= width:
+        return [text]
+    first = wrap(text, width)[0]
+    room = max(width - hang, WRAP_MIN)
+    return [first.rstrip(), *(f"{' ' * hang}{part.rstrip()}" for part in wrap(text[len(first) :], room))]
 
 
 def _columns(character: str) -> int:

@@ -98,9 +98,11 @@ def cli() -> None:
 
 def show_error(error: MuseError) -> None:
     """What happened, and what to do about it, on standard error."""
-    click.echo(f"muse: {error}", err=True)
+    from muse.ui.cli.output import HANG, note
+
+    note(f"muse: {error}")
     if error.hint:
-        click.echo(f"      {error.hint}", err=True)
+        note(f"{' ' * HANG}{error.hint}")
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from muse.ui.cli.output import answers
+from muse.ui.cli.output import answers, note
 from muse.ui.cli.speaking import describe, waiting
 
 
@@ -23,7 +23,8 @@ def command(as_json: bool) -> int:
                 }  # fmt: skip
                 out.line(msgspec.json.encode(fields).decode())
             else:
-                out.lines(describe(one))
+                for line in describe(one):
+                    out.paragraph(line, 4)
     if not found and not as_json:
-        click.echo("nothing waits", err=True)
+        note("nothing waits")
     return 0

@@ -17,13 +17,15 @@ from muse.errors import MuseError
 from muse.ui.cli.output import answers
 from muse.view.amounts import plural, size
 from muse.view.text import paint
-from muse.view.visible import one_line
+from muse.view.visible import one_line, paragraph
 
 SPACE_WARN: Final = 1_000_000_000
 SPACE_FAIL: Final = 100_000_000
 SQLITE_SOUND: Final = (3, 51, 3)
 """The first SQLite without the WAL-reset corruption bug (https://sqlite.org/wal.html)."""
 ASK_SECONDS: Final = 10
+HANG: Final = 19
+"""Where what is said of a finding begins."""
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -48,9 +50,11 @@ def command(as_json: bool) -> int:
             if as_json:
                 out.line(msgspec.json.encode(one).decode())
                 continue
-            out.line(f"{paint(f'{one.status:<4}', looks[one.status], out.colour)}  {one.name:<12} {one_line(one.says)}")
+            first, *rest = paragraph(f"{one.status:<4}  {one.name:<12} {one_line(one.says)}", out.width, HANG)
+            out.line(paint(first[:4], looks[one.status], out.colour) + first[4:])
+            out.lines(rest)
             if one.advice:
-                out.line(f"      {'':<12} {one_line(one.advice)}")
+                out.paragraph(f"{'':<{HANG}}{one_line(one.advice)}", HANG)
     return 1 if any(one.status == "fail" for one in found) else 0
 
 

@@ -10,7 +10,7 @@ from muse import app
 from muse.errors import UsageError
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.files import write_with
-from muse.ui.cli.output import answers, progress
+from muse.ui.cli.output import answers, note, progress
 from muse.view.amounts import plural
 from muse.view.markdown import Proof, document
 
@@ -77,4 +77,4 @@ def _say(session: str, output: str, form: str, head: app.Position, as_json: bool
         fields = {"session": session, "file": output, "format": form, "events": head.seq, "hash": head.hash}
         click.echo(msgspec.json.encode(fields, order="sorted").decode())
         return
-    click.echo(f"wrote {plural(head.seq, 'event')} to {output}; head {head.seq}:{head.hash}", err=True)
+    note(f"wrote {plural(head.seq, 'event')} to {output}; head {head.seq}:{head.hash}")

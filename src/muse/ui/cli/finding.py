@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-import click
-
 from muse import app
 from muse.errors import MuseError, UsageError
 from muse.event.text import clean
+from muse.ui.cli.output import note
 from muse.view.visible import one_line
 
 LOOKED_AT_ONCE: Final = 20
@@ -147,7 +146,7 @@ def _mention(unreadable: list[app.Entry]) -> None:
     """Say which newer sessions were passed over because nobody can tell whose folder's they are."""
     for entry in unreadable[:3]:
         what = f"{short_id(entry.session)} cannot be read, so its folder is not known"
-        click.echo(f"note: {what}: {one_line(entry.problem)}", err=True)
+        note(f"note: {what}: {one_line(entry.problem)}")
 
 
 def _name_of(path: Path) -> str:

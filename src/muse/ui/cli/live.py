@@ -9,17 +9,18 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, TextIO
 
 import msgspec
 
 from muse.event.envelope import Event
 from muse.event.kinds import ModelRequested, ModelResponded, ToolFinished, ToolStarted
-from muse.ui.cli.output import WIDTH_MAX
+from muse.ui.cli.output import HANG, WIDTH_MAX
 from muse.view.lines import json_line
 from muse.view.text import paint, row_text
 from muse.view.timeline import Context, learn, row
-from muse.view.visible import fit, visible
+from muse.view.visible import fit, paragraph, visible
 
 BAR: Final = "       │ "
 LIVE_LINE_CHARS_MAX: Final = 4000
@@ -77,7 +78,7 @@ class Live:
         self.answer = ""
         self._as_json, self.quiet = as_json, quiet
         self._rows = not as_json and not quiet
-        self._context = Context()
+        self._context = Context(home=str(Path.home()))
         self._speaking = ""
         self._streamed = ""
         self._open_line = False
@@ -130,7 +131,8 @@ class Live:
 
     def say(self, text: str = "", look: str = "") -> None:
         """A line for the person, on standard error; `look` is an SGR code."""
-        self._line(paint(text, look, self.err.colour))
+        hang = min(len(text) - len(text.lstrip(" ")) + 2, HANG)
+        self._line("\n".join(paint(part, look, self.err.colour) for part in paragraph(text, self.err.width, hang)))
 
     def tell(self, text: str = "", look: str = "") -> None:
         """As `say`, but not with `--quiet`."""

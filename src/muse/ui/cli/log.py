@@ -3,6 +3,7 @@
 import fnmatch
 from collections import deque
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import click
 
@@ -10,7 +11,7 @@ from muse import app
 from muse.event.envelope import Event
 from muse.event.kinds import KINDS
 from muse.ui.cli.address import require_event, resolve
-from muse.ui.cli.output import Answers, answers
+from muse.ui.cli.output import Answers, answers, note
 from muse.view.lines import json_line
 from muse.view.text import row_text
 from muse.view.timeline import Context, learn, row
@@ -39,7 +40,7 @@ def command(
 
     for pattern in types:
         if not fnmatch.filter(KINDS, pattern):
-            click.echo(f"muse: no type {pattern!r} is known to this version", err=True)
+            note(f"muse: no type {pattern!r} is known to this version")
     with answers(colour=not no_color) as out, app.read_session(place.path) as reading:
         require_event(reading, upto)
         printer = _Printer(out, as_json)
@@ -61,7 +62,7 @@ class _Printer:
     def __init__(self, out: Answers, as_json: bool) -> None:
         self._out = out
         self._as_json = as_json
-        self._context = Context()
+        self._context = Context(home=str(Path.home()))
         self.seen = 0
 
     def learning(self, events: Iterable[Event]) -> Iterator[Event]:

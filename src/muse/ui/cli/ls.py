@@ -8,13 +8,19 @@ import msgspec
 
 from muse import app
 from muse.ui.cli.finding import all_sessions, here, sessions_of, short_id, tilde
-from muse.ui.cli.output import Answers, answers
+from muse.ui.cli.output import Answers, answers, note
 from muse.view.amounts import age, money, plural
 from muse.view.summary import outcome_words
 from muse.view.text import paint
-from muse.view.visible import columns, fit, headline
+from muse.view.visible import columns, fit, headline, middle
 
 SHOWN: Final = 20
+CAPS: Final = (24, 8, 40, 12, 24, 30)
+"""The widest that each column but the last becomes."""
+STATE, EVENTS, USED, WORKSPACE = 2, 3, 4, 5
+GAP: Final = 2
+SAID_MIN: Final = 20
+"""Columns that are kept for the first words of the prompt."""
 _COLOURS: Final = {"running": "32", "waiting": "33", "stopped": "33", "damaged": "31"}
 
 
@@ -36,12 +42,12 @@ def command(last: int, everywhere: bool, as_json: bool, no_color: bool) -> int:
             now = datetime.now(UTC)
             _table([_cells(entry, now) for entry in entries], [entry.state for entry in entries], out)
     if not found:
-        click.echo(f'no session{"" if everywhere else " of this folder"} yet; start one: muse exec "…"', err=True)
+        note(f'no session{"" if everywhere else " of this folder"} yet; start one: muse exec "…"')
     elif len(found) > len(entries):
         more = " --all" if everywhere else ""
-        click.echo(f"and {plural(len(found) - len(entries), 'older session')}: muse ls{more} -n 0", err=True)
+        note(f"and {plural(len(found) - len(entries), 'older session')}: muse ls{more} -n 0")
     if elsewhere:
-        click.echo(f"{plural(len(elsewhere), 'session')} of other folders: muse ls --all", err=True)
+        note(f"{plural(len(elsewhere), 'session')} of other folders: muse ls --all")
     return 0
 
 
@@ -74,18 +80,33 @@ def _age(time: str, now: datetime) -> str:
 
 
 def _table(rows: list[list[str]], states: list[str], out: Answers) -> None:
-    """Columns as wide as they need; the workspace and the last one take what is left."""
+    """One line a session: columns as wide as they need, and where there is no room for all, see `_widths`."""
     if not rows:
         return
-    caps = [24, 8, 40, 12, 24, 30]
-    widths = [min(max(columns(row[at]) for row in rows), cap) for at, cap in enumerate(caps)]
+    widths = _widths([max(columns(row[at]) for row in rows) for at in range(len(CAPS))], out.width)
     for cells, state in zip(rows, states, strict=True):
-        parts = []
+        parts, taken = [], 0
         for at, width in enumerate(widths):
             if width:
-                text = fit(cells[at], width)
+                text = middle(cells[at], width) if at == WORKSPACE else fit(cells[at], width)
                 padded = text + " " * (width - columns(text))
-                parts.append(paint(padded, _COLOURS.get(state, ""), out.colour) if at == 2 else padded)
-        taken = sum(width + 2 for width in widths if width)
-        said = cells[-1] if out.width is None else fit(cells[-1], max(out.width - taken, 12))
-        out.line("  ".join([*parts, said]).rstrip())
+                taken += width + GAP
+                parts.append(paint(padded, _COLOURS.get(state, ""), out.colour) if at == STATE else padded)
+        said = cells[-1] if out.width is None else fit(cells[-1], max(out.width - taken, 1))
+        out.line((" " * GAP).join([*parts, said]).rstrip())
+
+
+def _widths(needed: list[int], room: int | None) -> list[int]:
+    """A width for each column but the last, for which `SAID_MIN` is left. What gives way first: tokens and cost, the
+    number of events, then a part of the workspace, of the state, all of the workspace."""
+    widths = [min(need, cap) for need, cap in zip(needed, CAPS, strict=True)]
+    if room is None:
+        return widths
+
+    def over() -> int:
+        return sum(width + GAP for width in widths if width) + SAID_MIN - room
+
+    for at, least in ((USED, 0), (EVENTS, 0), (WORKSPACE, 12), (STATE, 24), (WORKSPACE, 0), (STATE, 12)):
+        if over() > 0:
+            widths[at] = min(widths[at], max(widths[at] - over(), least)) if least else 0
+    return widths

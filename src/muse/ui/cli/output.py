@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import click
+
+from muse.view.visible import paragraph
+
 WIDTH_MAX: Final = 200
+HANG: Final = 6
+"""How far to the right the second line of a note stands."""
 
 
 class Answers:
@@ -21,6 +27,10 @@ class Answers:
     def line(self, text: str = "") -> None:
         """One line."""
         sys.stdout.write(f"{text}\n")
+
+    def paragraph(self, text: str, hang: int = 0) -> None:
+        """A line, wrapped where a person reads it."""
+        self.lines(paragraph(text, self.width, hang))
 
     def lines(self, texts: list[str]) -> None:
         """Several lines."""
@@ -52,6 +62,13 @@ def answers(*, colour: bool = True) -> Iterator[Answers]:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def note(text: str) -> None:
+    """A word to the person on standard error, wrapped where that is a terminal."""
+    width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if sys.stderr.isatty() else None
+    for line in text.split("\n"):
+        click.echo("\n".join(paragraph(line, width, HANG)), err=True)
 
 
 def progress(text: str) -> None:

@@ -1,6 +1,7 @@
 """`muse replay`: what happened, step by step."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -9,7 +10,7 @@ from muse.ui.cli.address import Place, require_event, resolve
 from muse.ui.cli.output import answers
 from muse.view.lines import json_line
 from muse.view.text import row_text
-from muse.view.timeline import rows
+from muse.view.timeline import Context, rows
 
 
 @click.command("replay")
@@ -34,7 +35,7 @@ def _all(place: Place, as_json: bool, no_color: bool) -> int:
     lane, upto = place.address.agent, place.address.seq
     with answers(colour=not no_color) as out, app.read_session(place.path) as reading:
         require_event(reading, upto)
-        for event, row in rows(reading.events(before=upto + 1 if upto else None)):
+        for event, row in rows(reading.events(before=upto + 1 if upto else None), Context(home=str(Path.home()))):
             if lane and event.agent != lane:
                 continue
             if as_json:

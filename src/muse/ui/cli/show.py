@@ -13,13 +13,13 @@ from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.files import write_file
-from muse.ui.cli.output import Answers, answers
+from muse.ui.cli.output import Answers, answers, note
 from muse.view.amounts import size
 from muse.view.detail import detailed
 from muse.view.lines import json_line
 from muse.view.text import detail_text, paint, row_text
 from muse.view.timeline import Context, learn, row
-from muse.view.visible import lines_of, one_line
+from muse.view.visible import lines_of, one_line, paragraph
 
 
 @click.command("show")
@@ -86,7 +86,7 @@ def _chosen(event: Event, wanted: str) -> BlobRef:
 def _give_blob(reading: app.Reading, ref: BlobRef, output: str, force: bool, out: Answers) -> None:
     if output:
         write_file(Path(output), reading.stream(ref.blob), force=force)
-        click.echo(f"wrote {size(ref.length)} to {output}", err=True)
+        note(f"wrote {size(ref.length)} to {output}")
     elif out.terminal:
         for line in lines_of(b"".join(reading.stream(ref.blob)).decode(errors="replace")):
             out.line(line)
@@ -113,13 +113,16 @@ def _print(reading: app.Reading, event: Event, out: Answers) -> None:
         "leaves": f"{stored.count}, root {stored.root.hex()}", "hash": stored.hash.hex(),
     }  # fmt: skip
     for name, value in fields.items():
-        out.line(f"  {paint(f'{name:<7}', '2', out.colour)} {one_line(value)}")
+        first, *rest = paragraph(f"  {name:<7} {one_line(value)}", out.width, 10)
+        out.line(f"  {paint(first[2:9], '2', out.colour)}{first[9:]}")
+        out.lines(rest)
     detail = detailed(event, context, reading.content)
     if detail.detail:
         out.line()
         out.lines(detail_text(detail, indent="  ", width=out.width, colour=out.colour))
     out.line()
-    out.lines([f"  {line}" for line in _body_lines(event)])
+    for line in _body_lines(event):
+        out.paragraph(f"  {line}", len(line) - len(line.lstrip(" ")) + 4)
     blobs = blobs_of(event)
     if blobs:
         out.line()
@@ -143,7 +146,7 @@ def _body_lines(event: Event) -> Iterator[str]:
 
 def _family(reading: app.Reading, event: Event) -> tuple[Context, list[Event]]:
     """What is known up to the end of the event's call, and the events of that call."""
-    context, family = Context(), []
+    context, family = Context(home=str(Path.home())), []
     call = getattr(event.body, "call", "")
     with suppress(Damaged):  # the event itself was read; what comes after damage cannot be told
         for one in reading.events():

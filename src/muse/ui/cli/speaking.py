@@ -20,6 +20,7 @@ from muse.ui.cli.address import Address, resolve
 from muse.ui.cli.asking import decide
 from muse.ui.cli.finding import here, is_here, project_folders, short_id, tilde
 from muse.ui.cli.options import words
+from muse.ui.cli.output import note as say
 from muse.view.summary import decision_words
 from muse.view.visible import lines_of, one_line
 
@@ -85,9 +86,9 @@ def acknowledge(to: Listener, seq: int, said: str, *, as_json: bool) -> None:
         click.echo(msgspec.json.encode(kept).decode())
         return
     click.echo(f"#{seq}")
-    click.echo(said, err=True)
+    say(said)
     if not to.pid:
-        click.echo(f"nobody runs this session: it is kept, and takes effect at muse resume {to.name}", err=True)
+        say(f"nobody runs this session: it is kept, and takes effect at muse resume {to.name}")
 
 
 def text_of(text: str) -> str:
@@ -138,7 +139,7 @@ def answer(text: str, *, allow: bool, always: bool, note: str, client_id: str, a
                 "no rule is offered for this call: what it does cannot be told from its beginning",
                 hint=f"allow it once: muse approve {one.address}",
             )
-        click.echo("\n".join(describe(one)), err=True)
+        say("\n".join(describe(one)))
         remember = body.remember if always else ""
         decided = decide(one.event.seq, body, allow=allow, remember=remember, note=words(note), client=CLIENT)
         seq = app.submit(to.log, decided, one.event.agent, cause=one.event.seq, client_id=client_id)
@@ -177,7 +178,7 @@ def _only(found: list[Waiting]) -> Waiting:
     if not found:
         raise UsageError("nothing waits for an answer", hint="muse approvals lists what waits in running sessions")
     if len(found) > 1:
-        click.echo("\n".join(line for one in found for line in describe(one)), err=True)
+        say("\n".join(line for one in found for line in describe(one)))
         raise UsageError(f"{len(found)} requests wait", hint=f"say which: muse approve {found[0].address}")
     return found[0]
 

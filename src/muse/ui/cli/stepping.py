@@ -6,6 +6,7 @@ What was printed stays on the screen and in its scrollback; only the line that a
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from muse import app
@@ -25,7 +26,8 @@ INPUT_CHARACTERS_MAX: Final = 200
 FORWARD: Final = frozenset({"enter", " ", "n", "j", "down", "right"})
 BACK: Final = frozenset({"b", "p", "k", "up", "left", "backspace"})
 QUIT: Final = frozenset({"q", "Q", ""})
-HELP: Final = "Enter next · b back · 41 Enter: to #41 · /text Enter: search · m whole · g first · G last · q quit"
+HELP: Final = "q quit · Enter next · b back · {seq}⏎ · /text⏎ · m whole · g G ends"
+"""`seq` is an event of this log, to show how one is gone to. It fits into 80 columns with any place before it."""
 
 
 def step_through(place: Place, *, colour: bool) -> int:
@@ -67,7 +69,7 @@ def _run(steps: "_Steps", key: Callable[[], str]) -> None:
         elif pressed.isdecimal() or pressed == "/":
             note = _line_command(steps, key, pressed)
         elif pressed in ("h", "?"):
-            note = HELP
+            note = steps.help
 
 
 def _line_command(steps: "_Steps", key: Callable[[], str], first: str) -> str:
@@ -99,7 +101,7 @@ class _Steps:
     def __init__(self, reading: app.Reading, lane: str, out: Answers) -> None:
         self._reading = reading
         self._out = out
-        self._context = Context()
+        self._context = Context(home=str(Path.home()))
         self._at = 0
         self.seqs: list[int] = []
         self.damage: Damaged | None = None
@@ -110,6 +112,11 @@ class _Steps:
                     self.seqs.append(event.seq)
         except Damaged as error:
             self.damage = error
+
+    @property
+    def help(self) -> str:
+        """What can be pressed."""
+        return HELP.format(seq=self.seqs[len(self.seqs) // 2])
 
     @property
     def last_words(self) -> str:
@@ -168,7 +175,7 @@ class _Steps:
         """The line at the bottom: where we are, and what was typed or what can be pressed."""
         columns = shutil.get_terminal_size().columns
         where = f"[{self._at + 1}/{len(self.seqs)}] "
-        text = typed or note or HELP
+        text = typed or note or self.help
         line = paint(fit(f"{where}{visible(text)}", columns - 1), "7" if self._out.colour else "", self._out.colour)
         sys.stdout.write(f"\r\x1b[K{line}")
         sys.stdout.flush()

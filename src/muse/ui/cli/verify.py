@@ -13,12 +13,14 @@ from muse.ui.cli.address import resolve
 from muse.ui.cli.output import Answers, answers, progress
 from muse.view.amounts import plural
 from muse.view.text import paint
-from muse.view.visible import one_line
+from muse.view.visible import one_line, paragraph
 
 if TYPE_CHECKING:
     from muse.runtime.reading import Report
 
 _head_form: Final = re.compile(r"(0|[1-9][0-9]{0,15}):([0-9a-f]{64})")
+HANG: Final = 40
+"""Where what is said of a row begins."""
 _COLOURS: Final = {"proven": "32", "failed": "31", "not proven": "33", "not checkable": "33"}
 
 
@@ -79,9 +81,10 @@ def _print(report: "Report", path: Path, out: Answers) -> None:
     counts = f"{plural(report.events, 'event')}, {plural(report.blobs, 'blob')}"
     out.line(f"{one_line(report.session) or path.name}  {counts}")
     for row in report.rows:
-        state = paint(f"{row.state:<13}", _COLOURS[row.state], out.colour)
         where = f"  (#{row.seq})" if row.seq else ""
-        out.line(f"  {state} {row.what:<23} {one_line(row.detail)}{where}")
+        first, *rest = paragraph(f"  {row.state:<13} {row.what:<23} {one_line(row.detail)}{where}", out.width, HANG)
+        out.line(f"  {paint(first[2:15], _COLOURS[row.state], out.colour)}{first[15:]}")
+        out.lines(rest)
     bad = first_bad(report)
     if bad is not None:
         what = f"the first bad event is #{bad}" if bad else "no single event can be named"
