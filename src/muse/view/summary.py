@@ -14,12 +14,12 @@ from muse.event import kinds
 from muse.event.content import FileChange, Origin, Usage
 from muse.event.envelope import Event
 from muse.view.amounts import duration, money, plural, size
-from muse.view.visible import command_line, headline, middle
+from muse.view.visible import command_line, headline, middle, one_line
 
 Severity = Literal["quiet", "normal", "good", "bad", "attention"]
 FILES_NAMED_MAX = 4
 BRIEF_CHARACTERS = 160
-WORKSPACE_COLUMNS = 32
+WORKSPACE_COLUMNS = 23
 """How much of a workspace's path stands in a row; `show` has it whole."""
 
 
@@ -90,7 +90,7 @@ def _attempt(number: int) -> str:
 
 def _opened(body: kinds.SessionOpened, event: Event, tool: str, title: str) -> Said:
     settings = body.settings
-    parts = [middle(brief(body.workspace), WORKSPACE_COLUMNS), brief(f"{settings.provider}/{settings.model}")]
+    parts = [middle(one_line(body.workspace), WORKSPACE_COLUMNS), brief(f"{settings.provider}/{settings.model}")]
     ending = f"mode {brief(settings.mode)}"
     if body.git is not None:
         dirty = f", {plural(body.git.changed, 'changed path')}" if body.git.changed else ""
