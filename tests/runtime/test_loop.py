@@ -234,3 +234,11 @@ def test_a_folder_whose_name_is_no_text_is_refused_in_words(rig: Rig, tmp_path: 
     rig.folder = tmp_path / "caf\udce9"
     with pytest.raises(UsageError, match="UTF-8"):
         rig.open()
+
+
+def test_six_hundred_tool_uses_in_one_response_all_run_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, [Step(uses=tuple(("tally", {"n": n}) for n in range(600))), Step(text="done")])
+    rig.submit(UserPrompted(text="go"))
+    assert rig.run().outcome == "done"
+    assert len(rig.tally.counts()) == 600
+    assert set(rig.tally.counts().values()) == {1}

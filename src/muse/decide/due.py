@@ -32,6 +32,9 @@ RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeo
 
 BACKOFF_MAX_MS = 60_000
 
+USES_REMEMBERED = 8192
+"""Tool uses of which it is remembered what the rules say: more than one response holds."""
+
 NOTHING_CAN_RUN = "nothing can run: no such tool, or arguments that are no JSON object"
 
 
@@ -80,8 +83,7 @@ def _agent(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
     yield from _doubts(state, agent)
     if not agent.turn or agent.paused:
         return
-    for run in agent.batch:
-        yield from _tool(state, agent, run)
+    yield from _batch(state, agent, state.settings)
     if not agent.batch and not agent.ending:
         yield from _model(state, agent, rules)
 
@@ -95,20 +97,31 @@ def _doubts(state: Session, agent: Agent) -> Iterator[Due]:
         yield Due(agent.id, call.intent, EffectDoubted(call=call.key, attempt=call.attempt, recovery="repeatable"))
 
 
-def _tool(state: Session, agent: Agent, run: ToolRun) -> Iterator[Due]:
-    settings = state.settings
-    assert settings is not None
+def _batch(state: Session, agent: Agent, settings: Settings) -> Iterator[Due]:
+    """What is due of a batch of tool uses, in one pass over it. A use may start within the parallel limit, and after
+    every earlier one of the batch where one of the two edits files."""
+    running = sum(run.phase in ("running", "doubted", "settling") for run in agent.batch)
+    any_before = edit_before = False
+    for run in agent.batch:
+        if run.phase == "done":
+            continue
+        edits = recovery_of(agent, run) == "reconcilable"
+        waits = edit_before or (edits and any_before)
+        yield from _tool(state, agent, run, settings, may_start=running < settings.parallel_tools_max and not waits)
+        any_before, edit_before = True, edit_before or edits
+
+
+def _tool(state: Session, agent: Agent, run: ToolRun, settings: Settings, *, may_start: bool) -> Iterator[Due]:
     if run.phase == "new" and not agent.ending:
-        yield from _judged(state, agent, run)
+        yield from _judged(state, agent, run, may_start=may_start)
     elif run.phase == "asked":
         yield from _asked(state, agent, run, settings)
-    elif run.phase in ("approved", "retry") and _may_start(agent, run, settings):
+    elif run.phase in ("approved", "retry") and may_start:
         yield _start(state, agent, run)
 
 
-def _judged(state: Session, agent: Agent, run: ToolRun) -> Iterator[Due]:
+def _judged(state: Session, agent: Agent, run: ToolRun, *, may_start: bool) -> Iterator[Due]:
     verdict = judge(state, agent, run)
-    assert state.settings is not None
     if verdict.decision == "deny":
         yield Due(agent.id, run.cause, ApprovalDecided(call=run.key, decision="deny", by="rule", rule=verdict.rule))
     elif verdict.decision == "ask":
@@ -122,7 +135,7 @@ def _judged(state: Session, agent: Agent, run: ToolRun) -> Iterator[Due]:
             remember=verdict.remember,
         )
         yield Due(agent.id, run.cause, body)
-    elif _may_start(agent, run, state.settings):
+    elif may_start:
         yield _start(state, agent, run, verdict.rule)
 
 
@@ -139,21 +152,6 @@ def _asked(state: Session, agent: Agent, run: ToolRun, settings: Settings) -> It
     key = f"approval:{run.key}"
     if settings.approval_timeout_seconds and key not in state.timers:
         yield Due(agent.id, run.request, TimerSet(key=key, duration_ms=settings.approval_timeout_seconds * 1000))
-
-
-def _may_start(agent: Agent, run: ToolRun, settings: Settings) -> bool:
-    """Within the parallel limit; and in order with earlier calls of the batch where one of the two edits files."""
-    mine = recovery_of(agent, run)
-    running = 0
-    before = True
-    for other in agent.batch:
-        if other is run:
-            before = False
-        elif other.phase != "done":
-            if before and "reconcilable" in (mine, recovery_of(agent, other)):
-                return False
-            running += other.phase in ("running", "doubted", "settling")
-    return running < settings.parallel_tools_max
 
 
 def _start(state: Session, agent: Agent, run: ToolRun, rule: str = "") -> Due:
@@ -242,7 +240,12 @@ def backoff_ms(call: ModelCall, settings: Settings) -> int:
 def recovery_of(agent: Agent, run: ToolRun) -> RecoveryClass:
     """The recovery class of a tool use; one that cannot run at all is `pure`."""
     spec = spec_of(agent, run.tool)
-    return spec.recovery if spec is not None and approval.parsed(run.args) is not None else "pure"
+    return spec.recovery if spec is not None and _is_object(run.args) else "pure"
+
+
+@lru_cache(maxsize=USES_REMEMBERED)
+def _is_object(args: str) -> bool:
+    return approval.parsed(args) is not None
 
 
 def spec_of(agent: Agent, tool: str) -> ToolSpec | None:
@@ -252,20 +255,31 @@ def spec_of(agent: Agent, tool: str) -> ToolSpec | None:
 
 def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
     """What the permission rules say of a tool use."""
-    spec, args = spec_of(agent, run.tool), approval.parsed(run.args)
-    if spec is None or args is None:
+    spec = spec_of(agent, run.tool)
+    if spec is None or not _is_object(run.args):
         return policy.Verdict(decision="allow", rule=NOTHING_CAN_RUN, remember="")
-    path, outside = named_path(args, state.workspace) if spec.recovery in ("pure", "reconcilable") else ("", False)
+    known = _policy(state.mode, state.allow, state.ask, state.deny, state.remembered)
+    return _verdict(run.tool, run.args, spec.recovery, spec.writes, state.workspace, known)
+
+
+@lru_cache(maxsize=USES_REMEMBERED)
+def _verdict(
+    tool: str, text: str, recovery: RecoveryClass, writes: bool, workspace: str, known: policy.Policy
+) -> policy.Verdict:
+    """Remembered, because every use of a batch is looked at again until it has started."""
+    args = approval.parsed(text)
+    assert args is not None, "asked of arguments that are no object"
+    path, outside = named_path(args, workspace) if recovery in ("pure", "reconcilable") else ("", False)
     request = policy.Request(
-        tool=run.tool,
-        recovery_class=spec.recovery,
+        tool=tool,
+        recovery_class=recovery,
         args=args,
         paths=(path,) if path else (),
-        writes=spec.writes,
+        writes=writes,
         outside=outside,
-        workspace=state.workspace,
+        workspace=workspace,
     )
-    return policy.judge(request, _policy(state.mode, state.allow, state.ask, state.deny, state.remembered))
+    return policy.judge(request, known)
 
 
 @lru_cache(maxsize=64)
