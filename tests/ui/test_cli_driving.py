@@ -464,6 +464,19 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: World, small_disk: P
     assert counted(world) == ["before", "after"]
 
 
+def test_a_log_that_was_removed_while_it_ran_is_not_called_safe(world: World) -> None:
+    script = world.script({"uses": [shell("true")]}, {"uses": [shell("true")], "delay_ms": 2000}, HELLO)
+    process = world.start("exec", "--yolo", "-m", script, "do it")
+    line_with(process, "(main/3)")
+    (log,) = world.home.glob("sessions/*/*/*/*.muse")
+    log.unlink()
+    _, err = process.communicate()
+    assert process.returncode == 6
+    assert "was removed while it was in use" in err
+    assert "nothing more is started" in err
+    assert "safe" not in err
+
+
 def test_a_folder_that_became_read_only_is_said_and_can_still_be_read(world: World, small_disk: Path) -> None:
     world.env["MUSE_HOME"] = str(small_disk / "home")
     assert world.run("exec", "-m", world.script(HELLO), "do it").code == 0

@@ -20,7 +20,7 @@ import msgspec
 
 from muse import app
 from muse.config import Loaded
-from muse.errors import Busy, MuseError
+from muse.errors import Busy, Damaged, MuseError
 from muse.event.content import Settings
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
@@ -158,13 +158,17 @@ class Drive:
         from muse.ui.cli import show_error
 
         show_error(error)
+        if isinstance(error, Damaged):
+            self.leave(
+                error.exit_code, "nothing was cancelled, and nothing more is started", "See what is left: muse ls"
+            )
         self.leave(error.exit_code, "nothing was cancelled; what is in the log is safe")
 
-    def leave(self, code: int, why: str) -> NoReturn:
-        """End this process now, without cancelling anything."""
+    def leave(self, code: int, why: str, then: str = "") -> NoReturn:
+        """End this process now, without cancelling anything. `then` says what can be done next."""
         if self.job.terminal is not None:
             self.job.terminal.restore()
-        self.live.say(f"{why}. Go on: muse resume {short(self.session)}")
+        self.live.say(f"{why}. {then or f'Go on: muse resume {short(self.session)}'}")
         with suppress(MuseError, OSError):
             self.owned.leave()
         with suppress(OSError, ValueError):
