@@ -38,6 +38,7 @@ from muse.runtime.session import Running, claim
 from muse.runtime.session import Session as Session
 
 if TYPE_CHECKING:
+    from muse.effect.tool.preview import Preview
     from muse.runtime.reading import Report
 
 SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -121,6 +122,14 @@ def events(log: Log, after: int = 0, before: int | None = None) -> Iterator[Even
     """Decoded events of a log."""
     for stored in log.read(after=after, before=before):
         yield decode(stored.header, stored.body, stored.hidden)
+
+
+def preview(tool: str, args: str, workspace: str) -> "Preview | None":
+    """What a call that edits or writes a file would change in it as it is now; None for any other call."""
+    from muse.decide.approval import parsed
+    from muse.effect.tool.preview import preview as look
+
+    return look(tool, parsed(args), Path(workspace))
 
 
 def sqlite_version() -> str:

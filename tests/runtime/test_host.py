@@ -95,6 +95,13 @@ def test_a_pipe_or_a_loop_of_links_holds_no_instructions(tmp_path: Path) -> None
     assert instructions(tmp_path, None) == ()
 
 
+def test_a_user_is_known_by_the_account_where_the_environment_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("USER", "LOGNAME"):
+        monkeypatch.delenv(name, raising=False)
+    expected = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    assert this_origin("test").user == expected
+
+
 def test_a_user_name_that_is_no_text_becomes_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "caf\udce9")
     assert this_origin("test").user == "caf\ufffd"

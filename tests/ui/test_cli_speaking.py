@@ -183,3 +183,28 @@ def test_an_agent_may_not_speak_for_a_person(world: World) -> None:
     assert "started by an agent" in (world.work / "said").read_text()
     assert (world.work / "said").read_text().split()[-1] == "2"
     assert "agent.steered" not in world.types()
+
+
+def test_who_is_asked_about_an_edit_sees_its_place_in_the_file(world: World) -> None:
+    (world.work / "a.py").write_text("".join(f"line {number}\n" for number in range(1, 21)))
+    edit = {"path": "a.py", "edits": [{"old": "line 12\n", "new": "line twelve\n"}]}
+    process = world.start("exec", "-m", world.script({"uses": [["edit", edit]]}, HELLO), "do it")
+    address = line_with(process, "muse approve").split()[-1]
+    shown = world.run("approvals").out
+    request = next(event for event in world.events() if event["type"] == "approval.requested")
+    assert request["body"]["shown"] in "\n".join(line.removeprefix("  ") for line in shown.splitlines())
+    for line in ("  @@ -9,7 +9,7 @@", "   line 11", "  -line 12", "  +line twelve", "   line 13"):
+        assert line in shown.splitlines()
+    (world.work / "a.py").write_text("something else\n")
+    assert "as the file is now, this cannot be done" in world.run("approvals").out
+    assert world.run("deny", address).code == 0
+    assert process.communicate()[0] == "All is well.\n"
+
+
+def test_a_read_that_is_asked_about_reads_like_words(world: World) -> None:
+    (world.root / "notes.txt").write_text("x\n")
+    use = ["read", {"path": str(world.root / "notes.txt"), "offset": 3}]
+    process = world.start("exec", "-m", world.script({"uses": [use]}, HELLO), "do it")
+    line_with(process, "muse approve")
+    shown = world.run("approvals").out
+    assert f"  read {world.root / 'notes.txt'}\n  offset: 3\n" in shown

@@ -27,6 +27,8 @@ def shown(tool: str, args: str) -> str:
         text = f"$ {value['command']}"
     elif tool in ("edit", "write"):
         text = _file_text(tool, value)
+    elif tool == "read":
+        text = _read_text(value)
     else:
         text = f"{tool} {args}"
     return _visible(text)
@@ -52,6 +54,12 @@ def _file_text(tool: str, value: Mapping[str, Any]) -> str:
             if edit.get("replace_all"):
                 parts.append("(every occurrence)")
     return "\n".join(part for part in parts if part)
+
+
+def _read_text(value: Mapping[str, Any]) -> str:
+    name = next((name for name in ("path", "file_path") if isinstance(value.get(name), str)), "")
+    rest = [f"{key}: {json.dumps(item)}" for key, item in value.items() if key != name]
+    return "\n".join([f"read {value[name] if name else '?'}", *rest])
 
 
 def _marked(text: object, sign: str) -> str:

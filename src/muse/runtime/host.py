@@ -5,6 +5,7 @@ Reads /proc, git and instruction files; changes nothing. Nothing of the user's g
 
 import os
 import platform
+import pwd
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -72,7 +73,14 @@ def ancestry(pid: int) -> list[int]:
 
 
 def _user() -> str:
-    return clean(os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid())).text
+    return clean(os.environ.get("USER") or os.environ.get("LOGNAME") or _account()).text
+
+
+def _account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run under a number that no account has
+        return str(os.getuid())
 
 
 def today() -> str:

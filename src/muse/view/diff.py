@@ -50,6 +50,20 @@ def file_diff(change: FileChange, contents: Contents) -> Iterator[Line]:
     yield from _text_diff(change, path, before, after)
 
 
+def contents_diff(path: str, before: bytes | None, after: bytes) -> Iterator[Line]:
+    """How one content (None: no file) becomes another, as lines of a unified diff."""
+    sizes = [len(data) for data in (before, after) if data is not None]
+    change = FileChange(
+        path=path, before=None if before is None else BlobRef("", len(before)), after=BlobRef("", len(after))
+    )
+    if max(sizes) > DIFF_BYTES_MAX:
+        yield Line(f"too large to show: {_sizes(change)}", "dim")
+    elif before == after:
+        yield Line("nothing would change", "dim")
+    else:
+        yield from _text_diff(change, one_line(path), before or b"", after)
+
+
 def _text_diff(change: FileChange, path: str, before: bytes, after: bytes) -> Iterator[Line]:
     old, new = _text(before), _text(after)
     if old is None or new is None:

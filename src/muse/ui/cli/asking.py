@@ -4,6 +4,7 @@ An answer is a command like any other: submitted to the log, first in seq counts
 place, the question at the terminal goes away. This module must not know the rules that led to a question.
 """
 
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -13,10 +14,14 @@ from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, ApprovalRequested, CancelRequested
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
+from muse.view.diff import contents_diff
+from muse.view.line import Line
 from muse.view.visible import lines_of, one_line
 
 CLIENT: Final = "terminal"
 NOTE_CHARS_MAX: Final = 10_000
+CHANGE_LINES_MAX: Final = 200
+LOOKS: Final = {"add": "32", "remove": "31", "dim": "2", "bad": "31", "head": "1"}
 
 
 class Asking:
@@ -102,6 +107,12 @@ class Asking:
         live.say()
         live.say(f"? {event.agent} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
         _show_lines(live, body.shown)
+        self._show_change(body)
+
+    def _show_change(self, body: ApprovalRequested) -> None:
+        run = self._state.run(body.call)
+        for line in change_lines(body.tool, run.args if run else "", self._state.workspace):
+            self._live.say(f"  {line.text}", LOOKS.get(line.look, ""))
 
     async def _answer(self, key: str, event: Event, body: ApprovalRequested, terminal: Terminal) -> bool:
         if key == "y" or (key == "a" and body.remember):
@@ -138,6 +149,7 @@ class Asking:
         address = f"{self._name}@{event.seq}"
         self._live.say(f"? {event.agent} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
         _show_lines(self._live, body.shown)
+        self._show_change(body)
         self._live.say(f"  muse approve {address}")
         self._live.say(f'  muse deny {address} --note "…"')
         settings = self._state.settings
@@ -161,6 +173,20 @@ def decide(
         shown_sha256=body.shown_sha256,
         origin=app.origin(client),
     )
+
+
+def change_lines(tool: str, args: str, workspace: str) -> list[Line]:
+    """What a call would change in its file as the file is now: below the text that is recorded as shown, for the
+    person only. Empty for a call that changes no file."""
+    found = app.preview(tool, args, workspace) if args else None
+    if found is None:
+        return []
+    if found.problem:
+        return [Line(f"as the file is now, this cannot be done: {one_line(found.problem)}", "bad")]
+    lines = list(islice(contents_diff(found.path, found.before, found.after), CHANGE_LINES_MAX + 1))
+    if len(lines) > CHANGE_LINES_MAX:
+        lines[CHANGE_LINES_MAX:] = [Line("… and more", "dim")]
+    return [Line("what it changes in the file as it is now:", "dim"), *lines]
 
 
 def _keys(body: ApprovalRequested) -> str:

@@ -17,7 +17,7 @@ from muse.errors import Conflict, UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, ApprovalRequested
 from muse.ui.cli.address import Address, resolve
-from muse.ui.cli.asking import decide
+from muse.ui.cli.asking import change_lines, decide
 from muse.ui.cli.finding import here, is_here, project_folders, short_id, tilde
 from muse.ui.cli.options import words
 from muse.ui.cli.output import note as say
@@ -51,6 +51,7 @@ class Waiting(msgspec.Struct, frozen=True):
     path: Path
     event: Event
     workspace: str = ""
+    args: str = ""
 
     @property
     def request(self) -> ApprovalRequested:
@@ -118,14 +119,24 @@ def waiting_in(log: app.Log, state: app.Session, path: Path) -> list[Waiting]:
     """The open requests of one session."""
     events = (app.event_at(log, seq) for seq in sorted(state.approvals))
     name, place = short_id(log.session), state.workspace
-    return [Waiting(f"{name}@{event.seq}", log.session, path, event, place) for event in events if event is not None]
+    return [
+        Waiting(f"{name}@{event.seq}", log.session, path, event, place, _args(state, event))
+        for event in events
+        if event is not None
+    ]
+
+
+def _args(state: app.Session, event: Event) -> str:
+    run = state.run(getattr(event.body, "call", ""))
+    return run.args if run is not None else ""
 
 
 def describe(one: Waiting) -> list[str]:
     """An open request for a person."""
     where = "" if is_here(one.workspace) else f"  in {tilde(one.workspace)}"
     head = f"{one.address}  {one.event.agent} asks{where}  {one_line(one.request.rule)}"
-    return [head, *(f"  {line}" for line in lines_of(one.request.shown))]
+    change = change_lines(one.request.tool, one.args, one.workspace)
+    return [head, *(f"  {line}" for line in lines_of(one.request.shown)), *(f"  {line.text}" for line in change)]
 
 
 def answer(text: str, *, allow: bool, always: bool, note: str, client_id: str, as_json: bool) -> int:
