@@ -99,7 +99,9 @@ def talk_again(path: Path, flags: Flags, first: str = "") -> int:
     terminal.append(job.terminal)
     state = app.state_of(job.log)
     left = left_to_do(state)
-    live.say(f"chat on session {job.log.session}: {_so_far(state, left)}  {HINT if job.terminal else ''}".rstrip())
+    live.say(f"chat on session {short(job.log.session)}: {_so_far(state, left)}")
+    if job.terminal is not None:
+        live.tell(HINT, "2")
     job.log.close()
     return anyio.run(Chat(begin, live, job.terminal).run, first, left)
 
@@ -107,8 +109,8 @@ def talk_again(path: Path, flags: Flags, first: str = "") -> int:
 def _so_far(state: app.Session, left: bool) -> str:
     items = [item for agent in state.agents.values() for item in agent.items]
     said = [str(item.text) for item in items if getattr(item, "source", "") == "prompt" and hasattr(item, "text")]
-    last = f' after "{headline(said[-1], 60)}"' if said else ""
-    return f"it goes on where it stopped{last}" if left else f"it goes on with your next prompt{last}"
+    last = f' after "{headline(said[-1], 30)}"' if said else ""
+    return f"goes on where it stopped{last}" if left else f"goes on with your next prompt{last}"
 
 
 class Chat:
