@@ -3,6 +3,7 @@
 Front doors ask it for logs, for views' data and for a session to run; they never see what it is made of.
 """
 
+import errno
 import hashlib
 import os
 import secrets
@@ -20,7 +21,7 @@ from muse.config import Config, Loaded, Permissions, muse_home, provider_of
 from muse.decide.context import RULES_VERSION, Builder, Rules
 from muse.decide.policy import parse_mode, parse_rule
 from muse.effect.protocol import Model, Tool, Workspace
-from muse.errors import ConfigError, Conflict, MissingKey, MuseError, NewerLog, UsageError
+from muse.errors import ConfigError, Conflict, MissingKey, MuseError, NewerLog, NotALog, StoreUnavailable, UsageError
 from muse.event.content import Origin, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
@@ -88,10 +89,16 @@ def session_files() -> list[Path]:
 
 
 def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
-    """The log in a file."""
+    """The log in a file. Raises UsageError for a file of another kind; one that is named like a log and is none (any
+    more) is damage."""
     from muse.log.sqlite import SqliteLog
 
-    return SqliteLog.open(path, commands=COMMANDS, read_only=read_only, check=check)
+    try:
+        return SqliteLog.open(path, commands=COMMANDS, read_only=read_only, check=check)
+    except NotALog as error:
+        if path.suffix == SUFFIX:
+            raise
+        raise UsageError(str(error), hint="give a session, its file, or an export (.jsonl)") from error
 
 
 def read_session(path: Path) -> Reading:
@@ -112,10 +119,19 @@ def catalog() -> Catalog:
 
 
 def create_log(session: str) -> Log:
-    """A new, empty log for this session id."""
+    """A new, empty log for this session id. Raises UsageError where the place for logs cannot be made or written."""
     from muse.log.sqlite import SqliteLog
 
-    return SqliteLog.create(session_path(session), session, commands=COMMANDS)
+    try:
+        return SqliteLog.create(session_path(session), session, commands=COMMANDS)
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        if cause is not None and (not isinstance(cause, OSError) or cause.errno in (errno.ENOSPC, errno.EDQUOT)):
+            raise
+        raise UsageError(
+            f"sessions cannot be kept in {muse_home()}: {error}",
+            hint="set MUSE_HOME to a folder of yours on a local disk",
+        ) from error
 
 
 def events(log: Log, after: int = 0, before: int | None = None) -> Iterator[Event]:

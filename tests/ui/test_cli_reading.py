@@ -475,6 +475,15 @@ def test_a_file_that_is_no_log_is_said_to_be_none(past: World, command: str, tmp
     assert "not a muse log" in done.err
 
 
+@pytest.mark.parametrize("command", ["log", "replay", "show", "export", "verify"])
+def test_a_file_of_another_kind_is_a_usage_error(past: World, command: str, tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_bytes(b"hello, I am no log\n" * 300)
+    done = past.run(command, str(file))
+    assert (done.code, done.out) == (2, "")
+    assert "not a muse log" in done.err
+
+
 @pytest.fixture
 def broken(past: World, tmp_path: Path) -> Path:
     """A copy whose chain breaks at event 5."""
