@@ -105,3 +105,10 @@ def test_a_user_is_known_by_the_account_where_the_environment_names_none(monkeyp
 def test_a_user_name_that_is_no_text_becomes_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "caf\udce9")
     assert this_origin("test").user == "caf\ufffd"
+
+
+def test_changes_that_cannot_be_counted_are_not_called_none(repository: Path) -> None:
+    (repository / ".git" / "index").write_bytes(b"no index")
+    found = git_state(repository)
+    assert found is not None
+    assert found.changed == -1

@@ -60,7 +60,8 @@ def system_prompt(state: Session) -> str:
     """The whole system prompt of an agent spawned now."""
     lines = [SYSTEM_PROMPT, "", f"Workspace: {state.workspace}"]
     if state.git is not None:
-        lines.append(f"Git: branch {state.git.branch or '(none)'}, {state.git.changed} changed paths at the start")
+        changed = "an unknown number of" if state.git.changed < 0 else state.git.changed
+        lines.append(f"Git: branch {state.git.branch or '(none)'}, {changed} changed paths at the start")
     if state.date:
         lines.append(f"Date: {state.date}")
     if state.mode == "plan":

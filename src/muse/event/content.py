@@ -56,7 +56,8 @@ class Host(Content, frozen=True):
 
 
 class Git(Content, frozen=True):
-    """The workspace's git state at opening: `head` a commit id or "", `changed` the number of paths not clean."""
+    """The workspace's git state at opening: `head` a commit id or "", `changed` the number of paths not clean,
+    -1 where that could not be counted."""
 
     root: str
     head: str = ""

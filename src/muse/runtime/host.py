@@ -89,18 +89,19 @@ def today() -> str:
 
 
 def git_state(workspace: Path) -> Git | None:
-    """Root, head, branch and number of changed paths, or None outside a repository (or without git)."""
+    """Root, head, branch and number of changed paths (-1: could not be counted), or None outside a repository (or
+    without git)."""
     root = _git(workspace, "rev-parse", "--show-toplevel")
     if root is None:
         return None
     filters = _without_filters(workspace)
     status = ("status", "--porcelain", "--no-renames", "--ignore-submodules=all")
-    changed = (None if filters is None else _git(workspace, *status, settings=filters)) or ""
+    changed = None if filters is None else _git(workspace, *status, settings=filters)
     return Git(
         root=root,
         head=_git(workspace, "rev-parse", "--verify", "--quiet", "HEAD") or "",
         branch=_git(workspace, "symbolic-ref", "--quiet", "--short", "HEAD") or "",
-        changed=len(changed.splitlines()),
+        changed=-1 if changed is None else len(changed.splitlines()),
     )
 
 

@@ -85,7 +85,8 @@ def _opened(body: kinds.SessionOpened, contents: Contents) -> Iterator[Line]:
     yield _named("host", f"{host.name}, process {host.pid}, {host.system}, muse {host.muse}", "dim")
     if body.git is not None:
         git = body.git
-        yield _named("git", f"{git.branch or 'detached'} {git.head or 'no commit'}, {git.changed} changed", "dim")
+        changed = "an unknown number" if git.changed < 0 else git.changed
+        yield _named("git", f"{git.branch or 'detached'} {git.head or 'no commit'}, {changed} changed", "dim")
     for instruction in body.instructions:
         cut = ", cut" if instruction.cut else ""
         yield _named("reads", f"{instruction.path} ({size(len(instruction.text.encode()))}{cut})", "dim")
