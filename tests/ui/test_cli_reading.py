@@ -494,6 +494,25 @@ def broken(past: World, tmp_path: Path) -> Path:
     return file
 
 
+def test_a_cut_export_is_incomplete_and_nothing_about_it_failed(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "cut.jsonl"
+    file.write_text("".join(past.run("export").out.splitlines(keepends=True)[:4]))
+    done = past.run("verify", str(file))
+    assert done.code == 8
+    assert f"incomplete after event {len(re.findall('header', file.read_text()))}" in done.out
+    assert "failed" not in done.out
+    assert "first bad" not in done.out
+
+
+def test_of_a_chain_that_is_broken_the_tail_is_not_said_to_be_proven(past: World, broken: Path) -> None:
+    rows = {row["what"]: row for row in json.loads(past.run("verify", str(broken), "--json").out)["rows"]}
+    assert rows["tail"]["state"] == "not checkable"
+    assert "event 5" in rows["tail"]["detail"]
+    head = past.run("verify", "--head").out.strip()
+    rows = {r["what"]: r for r in json.loads(past.run("verify", str(broken), "--head", head, "--json").out)["rows"]}
+    assert rows["rebuilt chain, cut tail"]["state"] == "not checkable"
+
+
 @pytest.mark.parametrize("command", ["log", "replay"])
 def test_what_is_before_damage_is_shown_and_then_the_damage(past: World, broken: Path, command: str) -> None:
     done = past.run(command, str(broken), "--json")

@@ -278,8 +278,9 @@ def _report(export: _Export, wrong: _Wrong | None) -> Report:
     rows = [_row(what, export, wrong) for what in (LINES, HEADERS, ORDER, BODIES, CHAIN, BLOBS)]
     exit_code: Literal[0, 6, 8] = 0 if wrong is None else 6
     if wrong is None and not export.closed:
-        detail = f"the last line is missing: the export breaks off after event {export.head.seq}"
-        rows[0] = Row(LINES, "failed", detail, export.head.seq + 1)
+        if export.promised is not None:
+            detail = f"incomplete after event {export.head.seq}: the last line is missing"
+            rows[0] = Row(LINES, "not proven", detail, export.head.seq + 1)
         exit_code = 8
     if export.redacted or export.hidden_blobs:
         detail = f"hidden by redaction: parts of {len(export.redacted)} events, {export.hidden_blobs} blobs"
@@ -300,7 +301,10 @@ def _row(what: str, export: _Export, wrong: _Wrong | None) -> Row:
     if export.promised is None:
         return Row(what, "not checkable", "reading stopped in the first line: nothing is proven")
     if wrong is None:
-        return Row(what, "proven", _MEANINGS[what])
+        meaning = _MEANINGS[what]
+        if not export.closed:
+            meaning = meaning.replace("up to the head that the export names", "as far as the export goes")
+        return Row(what, "proven", meaning)
     return Row(what, "not checkable", f"reading stopped at event {wrong.seq}; what is before it is proven")
 
 

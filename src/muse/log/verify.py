@@ -259,6 +259,12 @@ class _Links:
         if other[1] != length:
             self.faults.append(Fault(BLOBS, seq, f"blob {root} is said to have {other[1]} and {length} bytes"))
 
+    @property
+    def broken_at(self) -> int:
+        """The first event at which the chain, a header or the order does not hold, 0 when all do: what comes after is
+        tied to nothing."""
+        return min((fault.seq for fault in self.faults if fault.what in (CHAIN, HEADERS, ORDER)), default=0)
+
     def first(self, what: str) -> tuple[Fault | None, int]:
         """The first fault of a kind, and how many there are."""
         found = [fault for fault in self.faults if fault.what == what]
@@ -375,12 +381,16 @@ def _known_head(links: _Links) -> tuple[Row, bool]:
     if seq > links.head.seq:
         detail = f"the known head is event {seq}; the log ends at {links.head.seq}"
         return Row(what, "failed", detail, links.head.seq + 1), True
+    if 0 < links.broken_at <= seq and links.known_matches:
+        return Row(what, "not checkable", f"the chain does not hold from event {links.broken_at} on"), False
     if not links.known_matches:
         return Row(what, "failed", f"event {seq} is not the known one: the log was rewritten", seq), False
     return Row(what, "proven", f"event {seq} is the known head"), False
 
 
 def _tail(links: _Links, known: Row) -> Row:
+    if links.broken_at:
+        return Row("tail", "not checkable", f"the chain does not hold from event {links.broken_at} on")
     if links.known is not None and known.state == "proven" and links.known[0] == links.head.seq:
         return Row("tail", "proven", "the log ends at the known head")
     if links.is_closed:

@@ -87,7 +87,9 @@ def _print(report: "Report", path: Path, out: Answers) -> None:
         out.line(f"  {paint(first[2:15], _COLOURS[row.state], out.colour)}{first[15:]}")
         out.lines(rest)
     bad = first_bad(report)
-    if bad is not None:
+    if report.exit_code == 8:
+        out.line(paint(f"incomplete after event {report.head.seq}", "31", out.colour))
+    elif bad is not None:
         what = f"the first bad event is #{bad}" if bad else "no single event can be named"
-        out.line(paint(f"{'incomplete' if report.exit_code == 8 else 'damaged'}: {what}", "31", out.colour))
+        out.line(paint(f"damaged: {what}", "31", out.colour))
     out.line(f"head {report.head.seq}:{report.head.hash.hex()}")
