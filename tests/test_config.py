@@ -263,3 +263,25 @@ def test_a_pair_changes_one_key_of_a_provider_that_there_is(tmp_path: Path) -> N
     )
     with pytest.raises(ConfigError, match=r"-c: providers\.new lacks dialect"):
         desk.load("providers.new.timeout=7")
+
+
+@pytest.mark.parametrize(
+    ("pair", "says"),
+    [
+        ("max_model_calls=many", "max_model_calls wants a number, not a text"),
+        ("max_model_calls=-1", "max_model_calls wants a number of at least 0"),
+        ("max_model_calls=99999999999", "max_model_calls wants a number of at most 2147483648"),
+        ("max_model_calls=1.5", "max_model_calls wants a number, not a number with a fraction"),
+        ("approval_timeout=soon", "approval_timeout wants a number, not a text"),
+        ("permission_mode=3", "permission_mode wants a text, not a number"),
+        ("trusted=work", "trusted wants a list, not a text"),
+        ("trusted=[true]", "trusted[0] wants a text, not true or false"),
+        ("permissions=no", "permissions wants a table, not a text"),
+        ("providers.a=no", "providers.a wants a table, not a text"),
+        ('providers.a={dialect="x",base_url="y"}', "providers.a.dialect wants one of anthropic, openai, not 'x'"),
+    ],
+)
+def test_a_value_of_a_wrong_kind_is_said_in_words(tmp_path: Path, pair: str, says: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        Desk(tmp_path).load(pair)
+    assert says in str(found.value)

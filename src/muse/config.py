@@ -10,10 +10,11 @@ says which keys that leaves, and a test holds the two together. This module must
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -21,13 +22,14 @@ from muse.errors import ConfigError
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+Dialect = Literal["anthropic", "openai"]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[providers.NAME]`: the wire dialect, where it is reached, the variable that holds the key ("" for none), and for
     how many seconds nothing may come before an attempt counts as failed."""
 
-    dialect: Literal["anthropic", "openai"]
+    dialect: Dialect
     base_url: str
     api_key_env: str = ""
     timeout: Positive = 300
@@ -91,6 +93,13 @@ BUILT_IN: Final[dict[str, Provider]] = {
 _STRICTNESS: Final = {"plan": 0, "default": 1, "acceptedits": 2, "yolo": 3}
 _LIMITS: Final = ("max_model_calls", "max_model_attempts", "max_output_tokens", "max_parallel_tools")
 _UNLIMITED: Final = 2**31
+_TYPES: Final = {
+    "int": "a number", "str": "a text", "array": "a list", "object": "a table", "bool": "true or false",
+    "float": "a number with a fraction", "null": "nothing", "datetime": "a date", "date": "a date", "time": "a time",
+}  # fmt: skip
+_wrong_type: Final = re.compile(r"Expected `(.+)`, got `(.+)`")
+_out_of_range: Final = re.compile(r"Expected `int` (>=|<=) (-?[0-9]+)")
+_no_choice: Final = re.compile(r"Invalid enum value (.+)")
 FILE_BYTES_MAX: Final = 1 << 20
 """Bytes that a file of settings may have."""
 
@@ -198,7 +207,7 @@ def _checked(table: Mapping[str, Any], where: str) -> Config:
         if missing := _missing(what):
             raise ConfigError(f"{where}: {_dotted(key, providers)} lacks {missing}") from error
         raise ConfigError(
-            f"{where}: {_dotted(key, providers)}: {what[:1].lower()}{what[1:]}",
+            f"{where}: {_dotted(key, providers)} {_in_words(what)}",
             hint="docs/configuration.md lists every key with its type",
         ) from error
 
@@ -206,6 +215,19 @@ def _checked(table: Mapping[str, Any], where: str) -> Config:
 def _missing(what: str) -> str:
     start = "Object missing required field `"
     return what.removeprefix(start).rstrip("`") if what.startswith(start) else ""
+
+
+def _in_words(what: str) -> str:
+    """msgspec's message in the words of docs/configuration.md."""
+    if found := _wrong_type.fullmatch(what):
+        kinds = [_TYPES.get(name, name) for name in found[1].split(" | ") if name != "null"]
+        return f"wants {' or '.join(kinds)}, not {_TYPES.get(found[2], found[2])}"
+    if found := _out_of_range.fullmatch(what):
+        bound = "at least" if found[1] == ">=" else "at most"
+        return f"wants a number of {bound} {found[2]}"
+    if found := _no_choice.fullmatch(what):
+        return f"wants one of {', '.join(get_args(Dialect))}, not {found[1]}"
+    return f"is wrong: {what}"
 
 
 def _dotted(key: str, providers: object) -> str:
