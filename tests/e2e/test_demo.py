@@ -211,9 +211,13 @@ def test_it_needs_neither_git_nor_a_network(start: Callable[..., Demo], tmp_path
             (tmp_path / "bin" / name).symlink_to(found)
     unshare = ("unshare", "--map-root-user", "--net")
     alone = bool(shutil.which("unshare")) and subprocess.run([*unshare, "true"], capture_output=True).returncode == 0
-    demo = start(path=str(tmp_path / "bin"), before=(shutil.which("unshare") or "", *unshare[1:]) if alone else ())
+    demo = start(
+        "--json", path=str(tmp_path / "bin"), before=(shutil.which("unshare") or "", *unshare[1:]) if alone else ()
+    )
     assert demo.end() == 0, demo.shown
     assert "git" in demo.shown.partition("$ python")[0]
+    told = json.loads(demo.shown.splitlines()[-1])
+    assert (told["folder"], told["broken"], told["facts"]["recovered"]["again"]) == (str(demo.folder), [], 0)
     assert not (demo.folder / "project" / ".git").exists()
 
 

@@ -136,6 +136,22 @@ def test_log_follows_a_running_session_and_ends_on_ctrl_c(world: World) -> None:
     assert running.returncode == 0
 
 
+def test_a_follower_ends_with_the_session_when_told_to_and_says_what_it_waits_for_when_not(world: World) -> None:
+    running = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, {"text": "Done."}), "go")
+    eventually((world.work / "begun").exists)
+    follower = world.start("log", "-f", "--until-closed", "--json")
+    (world.work / "go").touch()
+    out, _ = follower.communicate(timeout=60)
+    running.communicate(timeout=60)
+    assert follower.returncode == 0
+    assert [json.loads(line)["type"] for line in out.splitlines()] == world.types()
+    assert world.run("log", "-f", "--until-closed").code == 0
+    waiting = world.start("log", "-f")
+    assert waiting.stderr is not None
+    assert "the session is closed; this waits" in waiting.stderr.readline()
+    assert stop(waiting, signal.SIGINT) == 130
+
+
 # -- show --------------------------------------------------------------------------------------------------------------
 
 

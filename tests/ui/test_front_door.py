@@ -1,6 +1,7 @@
 """The command itself: help, slips, faults, the chat through a pipe, doctor, completion."""
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -30,6 +31,14 @@ def test_a_slip_is_never_a_paid_prompt(world: World, word: str, meant: str) -> N
     done = world.run(word, env={"MUSE_MODEL": world.script(HELLO)})
     assert (done.code, world.files()) == (2, [])
     assert f"did you mean {meant}?" in done.err
+
+
+def test_a_slip_with_more_words_keeps_all_of_them(world: World) -> None:
+    done = world.run("fix", "the", "tests", env={"MUSE_MODEL": world.script(HELLO)})
+    assert (done.code, world.files()) == (2, [])
+    assert '"fix the tests"' in done.err
+    done = world.run("resum", "the", "work")
+    assert 'muse exec "resum the work"' in done.err
 
 
 def test_commands_of_later_versions_and_unquoted_prompts_are_no_prompts(world: World) -> None:
@@ -73,6 +82,26 @@ def test_doctor_says_when_the_home_cannot_be_used(world: World) -> None:
     done = world.run("doctor", env={"MUSE_HOME": str(world.root / "file" / "home")})
     assert done.code == 1
     assert "set MUSE_HOME" in done.out
+
+
+def found_by_doctor(world: World, *flags: str) -> dict[str, dict[str, str]]:
+    done = world.run("doctor", "--json", *flags)
+    return {each["name"]: each for each in map(json.loads, done.out.splitlines())}
+
+
+def test_doctor_looks_at_the_model_that_is_named_and_whether_its_server_listens(world: World) -> None:
+    assert found_by_doctor(world)["model"]["says"] == "none is chosen"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        flags = ["-m", "ollama/some", "-c", f"providers.ollama.base_url=http://127.0.0.1:{port}/v1"]
+        found = found_by_doctor(world, *flags)
+        assert (found["server"]["status"], found["providers"]["status"]) == ("ok", "ok")
+    found = found_by_doctor(world, *flags)
+    assert found["server"]["says"] == f"nothing listens on 127.0.0.1:{port}"
+    assert "ollama serve" in found["server"]["advice"]
+    assert found_by_doctor(world, "-m", "openai/some")["model"]["status"] == "fail"
+    assert "server" not in found_by_doctor(world, "-m", world.script(HELLO))
+    assert found_by_doctor(world, "-c", "max_model_calls=x")["settings"]["status"] == "fail"
 
 
 def test_completion_is_a_script_that_the_shell_takes(world: World) -> None:

@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
         first = args[0] if args else ""
         own = ("-h", "--help", "--version")
         if first not in COMMANDS and first not in (CHAT, *own) and not ctx.resilient_parsing:
-            refuse_slip(first)
+            refuse_slip(first, args)
             args = [CHAT, *args]
         return super().parse_args(ctx, args)
 
@@ -72,11 +72,13 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def refuse_slip(word: str) -> None:
-    """Raises UsageError when a lone word is a command's name elsewhere, or looks like a mistyped one of ours."""
+def refuse_slip(word: str, args: list[str]) -> None:
+    """Raises UsageError when the first of the words is a command's name elsewhere, or looks like a mistyped one of
+    ours."""
     if not word.isprintable() or " " in word or word.startswith("-"):
         return
-    prompt = f'as a prompt it needs the long form: muse exec "{word}"'
+    given = " ".join(args) if all(arg.isprintable() and not arg.startswith("-") for arg in args) else word
+    prompt = f'as a prompt it needs the long form: muse exec "{given}"'
     if word in LATER:
         raise UsageError(f"there is no command {word!r} in this version", hint=f"muse --help lists them; {prompt}")
     import difflib

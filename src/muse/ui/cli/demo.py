@@ -8,7 +8,8 @@ import click
 @click.option("--you-kill-it", is_flag=True, help="Wait for you to kill the host, and say how.")
 @click.option("--dir", "folder", default="", metavar="DIR", help="Do it all in this folder (default: a new one).")
 @click.option("--plain", is_flag=True, help="Never colour.")
-def command(fast: bool, you_kill_it: bool, folder: str, plain: bool) -> int:
+@click.option("--json", "as_json", is_flag=True, help="The story on standard error, its facts as JSON at the end.")
+def command(fast: bool, you_kill_it: bool, folder: str, plain: bool, as_json: bool) -> int:
     """An agent works, its host is killed in the middle of a command, another host goes on: nothing runs twice.
 
     The model is scripted, all else is real. Everything happens in one folder, which is named and left behind. Exit
@@ -16,4 +17,4 @@ def command(fast: bool, you_kill_it: bool, folder: str, plain: bool) -> int:
     """
     from muse.ui.demo.story import tell
 
-    return tell(folder, fast=fast, you_kill_it=you_kill_it, colour=not plain)
+    return tell(folder, fast=fast, you_kill_it=you_kill_it, colour=not plain, as_json=as_json)

@@ -3,11 +3,13 @@
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -24,6 +26,7 @@ SPACE_FAIL: Final = 100_000_000
 SQLITE_SOUND: Final = (3, 51, 3)
 """The first SQLite without the WAL-reset corruption bug (https://sqlite.org/wal.html)."""
 ASK_SECONDS: Final = 10
+LISTENS_SECONDS: Final = 0.5
 HANG: Final = 19
 """Where what is said of a finding begins."""
 
@@ -40,10 +43,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 @click.command("doctor")
+@click.option("-m", "--model", default="", metavar="PROVIDER/MODEL", help="The model to look at.")
+@click.option("-c", "--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
 @click.option("--json", "as_json", is_flag=True, help="One finding a line, as JSON.")
-def command(as_json: bool) -> int:
+def command(model: str, pairs: tuple[str, ...], as_json: bool) -> int:
     """Check this machine and the settings; exit code 1 when something must be mended."""
-    found = [finding for check in CHECKS for finding in check()]
+    found = [*(finding for check in CHECKS for finding in check()), *_settings(model, pairs)]
     looks = {"ok": "32", "warn": "33", "fail": "31"}
     with answers() as out:
         for one in found:
@@ -123,32 +128,54 @@ def _landlock() -> bool:
         return False
 
 
-def _settings() -> Iterator[Finding]:
+def _settings(model: str, pairs: tuple[str, ...]) -> Iterator[Finding]:
     try:
-        loaded = config.read(Path.cwd())
+        loaded = config.read(Path.cwd(), pairs)
     except MuseError as error:
         yield Finding("settings", "fail", str(error), error.hint)
         return
     files = ", ".join(str(path) for path in loaded.files) or f"none ({config.user_file()} would be read)"
     yield Finding("settings", "warn" if loaded.notice else "ok", files, loaded.notice)
+    chosen = model or loaded.config.model
     known = config.BUILT_IN | loaded.config.providers
     ready = [name for name, one in known.items() if one.api_key_env and os.environ.get(one.api_key_env)]
     local = [name for name, one in known.items() if not one.api_key_env]
     words = f"with a key: {', '.join(ready) or 'none'}; without need of one: {', '.join(local)}"
-    yield Finding("providers", "ok" if ready else "warn", words,
-                  "" if ready else "export ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…, or run a local server")  # fmt: skip
-    yield _model(loaded.config)
+    fine = bool(ready) or chosen.startswith(app.SCRIPTED) or chosen.partition("/")[0] in local
+    advice = "" if fine else "export ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…, or run a local server"
+    yield Finding("providers", "ok" if fine else "warn", words, advice)
+    yield from _model(loaded.config, chosen)
 
 
-def _model(settings: config.Config) -> Finding:
-    if not settings.model:
+def _model(settings: config.Config, chosen: str) -> Iterator[Finding]:
+    if not chosen:
         hint = f'give -m PROVIDER/MODEL each time, or write model = "…" in {config.user_file()}'
-        return Finding("model", "warn", "none is chosen", hint)
+        yield Finding("model", "warn", "none is chosen", hint)
+        return
     try:
-        app.model_of(settings, app.settings_of(settings))
+        app.model_of(settings, app.settings_of(settings, chosen))
     except MuseError as error:
-        return Finding("model", "fail", str(error), error.hint)
-    return Finding("model", "ok", settings.model)
+        yield Finding("model", "fail", str(error), error.hint)
+        return
+    yield Finding("model", "ok", chosen)
+    if not chosen.startswith(app.SCRIPTED):
+        name, provider, _ = config.provider_of(settings, chosen)
+        yield from _server(name, provider.base_url)
+
+
+def _server(name: str, base_url: str) -> Iterator[Finding]:
+    """Whether something listens where a provider on this machine should be; others are not asked."""
+    parts = urlsplit(base_url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if host != "localhost" and not host.startswith("127.") and host != "::1":
+        return
+    try:
+        socket.create_connection((host, port), LISTENS_SECONDS).close()
+    except OSError:
+        start = "ollama serve" if name == "ollama" else f"the server of {name}"
+        yield Finding("server", "warn", f"nothing listens on {host}:{port}", f"start it: {start}")
+        return
+    yield Finding("server", "ok", f"something listens on {host}:{port}")
 
 
 def _sessions() -> Iterator[Finding]:
@@ -164,4 +191,5 @@ def _sessions() -> Iterator[Finding]:
     yield Finding("sessions", "ok", f"{plural(len(files), 'session')}, {size(used)}; {running} running now")
 
 
-CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _settings, _sessions)
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _sessions)
+"""What is looked at whatever the settings say."""

@@ -7,8 +7,9 @@ Each beat does what its caption says with real processes and shows what came of 
 import json
 import shlex
 import signal
+import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Final
 
@@ -101,18 +102,30 @@ class Story(msgspec.Struct, kw_only=True):
         return ""
 
 
-def tell(folder: str, *, fast: bool, you_kill_it: bool, colour: bool) -> int:
-    """Tell the story in a folder ("" for a new one). Returns the exit code: 0 when every claim held."""
+def tell(folder: str, *, fast: bool, you_kill_it: bool, colour: bool, as_json: bool = False) -> int:
+    """Tell the story in a folder ("" for a new one); `as_json`: on standard error, and what was found out as one JSON
+    line on standard output. Returns the exit code: 0 when every claim held."""
     pace = FAST if fast else CALM
     if you_kill_it:
         pace = msgspec.structs.replace(pace, ticks=round(YOU_KILL_SECONDS / pace.tick_seconds))
     stage = Stage(colour=colour, pace=pace.look)
     story = Story(stage=stage, folder=fresh_folder(folder), pace=pace, you_kill_it=you_kill_it)
     with ending_with(story.end):
-        return _tell(story)
+        if not as_json:
+            return _tell(story)[0]
+        with redirect_stdout(sys.stderr):
+            code, facts = _tell(story)
+        found = {
+            "folder": str(story.folder),
+            "session": story.session,
+            "facts": facts,
+            "broken": broken(facts),
+        }
+        sys.stdout.write(msgspec.json.encode(found, order="sorted").decode() + "\n")
+        return code
 
 
-def _tell(story: Story) -> int:
+def _tell(story: Story) -> tuple[int, Facts]:
     stage = story.stage
     stage.line(TITLE, "1", indent=1)
     stage.line(REAL, indent=1)
@@ -124,10 +137,10 @@ def _tell(story: Story) -> int:
         stage.line()
         for sentence in sentences:
             stage.mark(False, f"not as promised: {sentence}")
-        stage.line(f"what happened: MUSE_HOME={story.home} {spelled()} replay --plain")
-        return 1
+        stage.line(f"what happened: {spelled()} replay --plain {shlex.quote(str(_linked(story)))}")
+        return 1, facts
     _try_next(story)
-    return 0
+    return 0, facts
 
 
 def _set_up(story: Story) -> None:
