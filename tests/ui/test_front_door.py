@@ -110,3 +110,23 @@ def test_completion_is_a_script_that_the_shell_takes(world: World) -> None:
     subprocess.run(["bash", "-n"], input=done.out, text=True, check=True)
     env = {"_MUSE_COMPLETE": "bash_complete", "COMP_WORDS": "muse res", "COMP_CWORD": "1"}
     assert "resume" in world.run(env=env).out
+
+
+def offered(world: World, *words: str) -> list[str]:
+    """What bash is offered for the last of the words."""
+    env = {
+        "_MUSE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["muse", *words]), "COMP_CWORD": str(len(words)),
+    }  # fmt: skip
+    return [line.partition(",")[2] for line in world.run(env=env).out.splitlines()]
+
+
+def test_sessions_and_the_values_of_options_are_completed(world: World) -> None:
+    assert world.run("exec", "-m", world.script(HELLO), "do it").code == 0
+    session = world.files()[0].stem[-8:]
+    for command in ("resume", "replay", "log", "show", "export", "verify", "cancel", "steer"):
+        assert offered(world, command, session[:3]) == [session]
+    assert offered(world, "exec", "--permission-mode", "a") == ["accept-edits"]
+    assert offered(world, "exec", "-m", "oll") == ["ollama/"]
+    assert offered(world, "log", "--type", "session.c") == ["session.closed"]
+    assert offered(world, "exec", "-c", "max_par") == ["max_parallel_tools="]
+    assert offered(world, "export", "--format", "m") == ["md"]

@@ -91,7 +91,9 @@ def test_other_keys_answer_nothing(world: World) -> None:
         return "cancel.requested" in world.types()
 
     eventually(quits)
-    assert terminal.end()[0] == 130
+    code, shown = terminal.end()
+    assert code == 130
+    assert "none of the keys: y, a, n, q" in shown
     assert "approval.decided" not in world.types()
     assert not (world.work / "made").exists()
 

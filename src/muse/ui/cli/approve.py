@@ -2,11 +2,12 @@
 
 import click
 
+from muse.ui.cli import completing
 from muse.ui.cli.speaking import answer, told
 
 
 @click.command("approve")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.requests)
 @click.option("--always", is_flag=True, help="Also from now on, for the rule that the request offers.")
 @told
 def command(address: str, always: bool, client_id: str, as_json: bool) -> int:

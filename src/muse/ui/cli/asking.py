@@ -131,6 +131,8 @@ class Asking:
             why = "the user cancelled the turn"
             self.owned.submit(CancelRequested(why=why, origin=app.origin(CLIENT)), event.agent, event.seq)
         else:
+            if key != "eof":
+                self._live.say(f"  that is none of the keys: y, {'a, ' if body.remember else ''}n, q", "2")
             return False
         return True
 

@@ -5,12 +5,13 @@ import click
 from muse import app
 from muse.errors import UsageError
 from muse.event.kinds import CancelRequested
+from muse.ui.cli import completing
 from muse.ui.cli.options import words
 from muse.ui.cli.speaking import CLIENT, Listener, acknowledge, listener, told
 
 
 @click.command("cancel")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.sessions)
 @click.option("--why", default="", metavar="TEXT", help="What the agent should know.")
 @click.option("--agent", "whole", is_flag=True, help="The agent as a whole: also what is queued for it.")
 @told

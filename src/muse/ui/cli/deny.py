@@ -2,11 +2,12 @@
 
 import click
 
+from muse.ui.cli import completing
 from muse.ui.cli.speaking import answer, told
 
 
 @click.command("deny")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.requests)
 @click.option("--note", default="", metavar="TEXT", help="What the agent should know; it reads it and goes on.")
 @told
 def command(address: str, note: str, client_id: str, as_json: bool) -> int:

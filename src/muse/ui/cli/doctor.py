@@ -16,6 +16,7 @@ import msgspec
 
 from muse import __version__, app, config
 from muse.errors import MuseError
+from muse.ui.cli import completing
 from muse.ui.cli.output import answers
 from muse.view.amounts import plural, size
 from muse.view.text import paint
@@ -43,7 +44,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 @click.command("doctor")
-@click.option("-m", "--model", default="", metavar="PROVIDER/MODEL", help="The model to look at.")
+@click.option(
+    "-m",
+    "--model",
+    default="",
+    metavar="PROVIDER/MODEL",
+    help="The model to look at.",
+    shell_complete=completing.models,
+)
 @click.option("-c", "--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
 @click.option("--json", "as_json", is_flag=True, help="One finding a line, as JSON.")
 def command(model: str, pairs: tuple[str, ...], as_json: bool) -> int:

@@ -8,6 +8,7 @@ import click
 
 from muse import app
 from muse.errors import UsageError
+from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.files import write_with
 from muse.ui.cli.output import answers, note, progress
@@ -18,7 +19,7 @@ Write = Callable[[bytes], object]
 
 
 @click.command("export")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.sessions)
 @click.option(
     "--format", "form", type=click.Choice(["jsonl", "md"]), default=None,
     help="jsonl verifies; md is for reading. Default: by FILE's ending, else jsonl.",

@@ -10,6 +10,7 @@ import click
 from muse import app
 from muse.event.envelope import Event
 from muse.event.kinds import COMMANDS, KINDS
+from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.output import Answers, answers, note
 from muse.view.lines import json_line
@@ -18,11 +19,18 @@ from muse.view.timeline import Context, learn, row
 
 
 @click.command("log")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.sessions)
 @click.option("-f", "--follow", is_flag=True, help="Go on as events come in, also of later runs; Ctrl-C ends it.")
 @click.option("--until-closed", is_flag=True, help="With -f: end when the session closes.")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only this type; tool.* takes a group.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    shell_complete=completing.event_types,
+    help="Only this type; tool.* takes a group.",
+)
 @click.option("--agent", default="", help="Only this agent's events.")
 @click.option("--json", "as_json", is_flag=True, help="One event a line, as JSON.")
 @click.option("--no-color", is_flag=True, help="Never colour.")

@@ -12,6 +12,7 @@ import msgspec
 from muse import config
 from muse.errors import UsageError
 from muse.event.text import clean
+from muse.ui.cli import completing
 
 PROMPT_BYTES_MAX: Final = 1024 * 1024
 
@@ -50,8 +51,10 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OPTIONS: Final = (
-    click.option("-m", "--model", default="", metavar="PROVIDER/MODEL", help="The model to use."),
-    click.option("--permission-mode", default="", metavar="MODE", help="default, accept-edits, plan or yolo."),
+    click.option("-m", "--model", default="", metavar="PROVIDER/MODEL", help="The model to use.",
+                 shell_complete=completing.models),
+    click.option("--permission-mode", default="", metavar="MODE", help="default, accept-edits, plan or yolo.",
+                 shell_complete=completing.modes),
     click.option("--yolo", is_flag=True, help="Ask for nothing (deny rules still hold)."),
     click.option("--dangerously-skip-permissions", "yolo", is_flag=True, help="The same as --yolo."),
     click.option("--allow", multiple=True, metavar="RULE", help='Allow beforehand: "shell(make test)".'),
@@ -59,7 +62,8 @@ _OPTIONS: Final = (
     click.option("--approval-timeout", type=click.IntRange(min=0), default=None, metavar="SECONDS",
                  help="How long a request waits for an answer (0: without limit)."),
     click.option("-C", "--cd", "folder", default="", metavar="DIR", help="Work in this folder."),
-    click.option("-c", "--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a setting."),
+    click.option("-c", "--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a setting.",
+                 shell_complete=completing.settings_keys),
     click.option("--json", "as_json", is_flag=True, help="One event a line on standard output."),
     click.option("-q", "--quiet", is_flag=True, help="Only the answer."),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from muse import app
+from muse.ui.cli import completing
 from muse.ui.cli.address import Place, require_event, resolve
 from muse.ui.cli.output import answers
 from muse.view.lines import json_line
@@ -14,7 +15,7 @@ from muse.view.timeline import Context, rows
 
 
 @click.command("replay")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.sessions)
 @click.option("--plain", is_flag=True, help="All at once, one row an event (so in a pipe).")
 @click.option("--json", "as_json", is_flag=True, help="One event a line, as JSON.")
 @click.option("--no-color", is_flag=True, help="Never colour.")

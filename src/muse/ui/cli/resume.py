@@ -6,6 +6,7 @@ import click
 
 from muse import app
 from muse.errors import Busy, UsageError
+from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
 from muse.ui.cli.drive import Job, busy, drive, short
 from muse.ui.cli.finding import is_here, tilde
@@ -18,7 +19,7 @@ from muse.view.visible import headline
 
 
 @click.command("resume")
-@click.argument("session", default="last")
+@click.argument("session", default="last", shell_complete=completing.sessions)
 @click.argument("prompt", default="")
 @click.option("--after", type=click.IntRange(min=0), default=None, metavar="SEQ",
               help="Show from the event after SEQ on, so that a reader of --json goes on without a gap.")  # fmt: skip

@@ -11,6 +11,7 @@ from muse import app
 from muse.errors import Damaged, UsageError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, Unknown
+from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.files import write_file
 from muse.ui.cli.output import Answers, answers, note
@@ -23,7 +24,7 @@ from muse.view.visible import lines_of, one_line, paragraph
 
 
 @click.command("show")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.sessions)
 @click.option(
     "--blob", "blob", default="", metavar="NAME", help="A blob of the event: its name as listed, or its root."
 )

@@ -5,12 +5,15 @@ import click
 from muse import app
 from muse.errors import UsageError
 from muse.event.kinds import AgentSteered, UserPrompted
+from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
 from muse.ui.cli.speaking import CLIENT, acknowledge, listener, text_of, told
 
 
 @click.command("steer")
-@click.argument("address_and_text", nargs=-1, required=True, metavar="[ADDRESS] TEXT")
+@click.argument(
+    "address_and_text", nargs=-1, required=True, metavar="[ADDRESS] TEXT", shell_complete=completing.sessions
+)
 @click.option("--queue", is_flag=True, help="A turn of its own, after the running one.")
 @click.option("--replace", is_flag=True, help="Interrupt the running turn, and begin one with this.")
 @told

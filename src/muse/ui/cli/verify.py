@@ -9,6 +9,7 @@ import msgspec
 
 from muse import app
 from muse.errors import UsageError
+from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
 from muse.ui.cli.output import Answers, answers, progress
 from muse.view.amounts import plural
@@ -25,7 +26,7 @@ _COLOURS: Final = {"proven": "32", "failed": "31", "not proven": "33", "not chec
 
 
 @click.command("verify")
-@click.argument("address", default="")
+@click.argument("address", default="", shell_complete=completing.sessions)
 @click.option(
     "--head", "head", is_flag=False, flag_value="", default=None, metavar="[SEQ:HASH]",
     help="A head kept elsewhere to hold the log against; without a value: print the head to keep.",

@@ -1,0 +1,76 @@
+"""What the shell offers when Tab is pressed inside an argument: sessions, requests, models, modes, event types.
+
+Loaded with the commands, so everything that is asked for is imported inside. Whatever goes wrong is an empty offer: a
+person in the middle of a line can do nothing about it.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+OFFERED_MAX: Final = 50
+MODES: Final = ("default", "accept-edits", "plan", "yolo")
+
+
+def sessions(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The sessions of this folder, then all others, newest first."""
+    from muse.errors import MuseError
+    from muse.ui.cli.finding import here, sessions_of, short_id
+    from muse.view.visible import headline
+
+    offered = [CompletionItem("last", help="the newest of this folder")]
+    with suppress(MuseError, OSError):
+        near, far = sessions_of(here())
+        for entry in [*near, *far][:OFFERED_MAX]:
+            offered.append(CompletionItem(short_id(entry.session), help=headline(entry.name or entry.prompt, 60)))
+    return [item for item in offered if item.value.startswith(incomplete)]
+
+
+def requests(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The requests that wait for an answer."""
+    from muse.errors import MuseError
+    from muse.ui.cli.speaking import waiting
+    from muse.view.visible import headline
+
+    with suppress(MuseError, OSError):
+        return [
+            CompletionItem(one.address, help=headline(one.request.shown, 60))
+            for one in waiting()
+            if one.address.startswith(incomplete)
+        ]
+    return []
+
+
+def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The providers, each with the slash after which a model's name follows; and the model of the settings."""
+    from pathlib import Path
+
+    from muse import config
+    from muse.errors import MuseError
+
+    names = [f"{name}/" for name in config.BUILT_IN]
+    with suppress(MuseError, OSError):
+        loaded = config.load(Path.cwd())
+        names = [*([loaded.model] if loaded.model else []), *names, *(f"{name}/" for name in loaded.providers)]
+    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+def modes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The permission modes."""
+    return [CompletionItem(mode) for mode in MODES if mode.startswith(incomplete)]
+
+
+def event_types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The types of events."""
+    from muse.event.kinds import KINDS
+
+    return [CompletionItem(name) for name in sorted(KINDS) if name.startswith(incomplete)]
+
+
+def settings_keys(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The keys that `-c` takes, each with its `=`."""
+    from muse.config import Config
+
+    return [CompletionItem(f"{key}=") for key in Config.__struct_fields__ if key.startswith(incomplete)]
