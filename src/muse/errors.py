@@ -1,15 +1,15 @@
 """The error tree of muse. Every room raises from here; the front door turns each class into a line and an exit code.
 
     MuseError                    exit_code, hint
-    ├── UsageError               2   the request cannot be meant (unknown session, bad flag, broken config)
-    ├── ConfigError              2   a settings file or the environment is wrong
+    ├── UsageError               2   the request cannot be meant (unknown session, bad flag, a file of another kind)
+    │   └── ConfigError          2   a settings file or the environment is wrong
     ├── LogError                 6
     │   ├── NotALog              6   the file is no muse log
     │   ├── NewerLog             6   written by a version this one does not know
     │   ├── Damaged              6   the store or the chain is broken; names the first bad event
     │   ├── InvalidEvent         6   bytes that no writer may append
     │   ├── Conflict             6   the same event or command id with other content
-    │   └── StoreUnavailable     6   I/O error, disk full, read-only folder; the append is in doubt
+    │   └── StoreUnavailable     1   I/O error, disk full, read-only folder; the append is in doubt
     ├── Busy                     7   another process owns the session
     ├── Fenced                   7   this process no longer owns it: stop
     ├── ProviderError            4   the model provider refused or could not be reached
@@ -77,11 +77,13 @@ class Conflict(LogError):
 
 
 class StoreUnavailable(LogError):
-    """The store could not be read or written (I/O error, full disk, read-only folder).
+    """The store could not be read or written (I/O error, full disk, read-only folder). Nothing is damaged: the run has
+    failed, and can go on when the disk is well.
 
     After a failed append it is unknown whether the transaction is on disk: reopen and look the ids up.
     """
 
+    exit_code = 1
     retry = "ask"
 
 

@@ -458,7 +458,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: World, small_disk: P
     filler = small_disk / "filler"
     subprocess.run(["sh", "-c", f"head -c 4000000 /dev/zero > {filler}"], stderr=subprocess.DEVNULL, check=False)
     _, err = process.communicate()
-    assert process.returncode == 6
+    assert process.returncode == 1
     assert "the disk is full" in err
     assert "free some space" in err
     assert "Traceback" not in err
@@ -475,7 +475,7 @@ def test_a_log_that_was_removed_while_it_ran_is_not_called_safe(world: World) ->
     (log,) = world.home.glob("sessions/*/*/*/*.muse")
     log.unlink()
     _, err = process.communicate()
-    assert process.returncode == 6
+    assert process.returncode == 1
     assert "was removed while it was in use" in err
     assert "nothing more is started" in err
     assert "safe" not in err
@@ -487,9 +487,9 @@ def test_a_folder_that_became_read_only_is_said_and_can_still_be_read(world: Wor
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for args in (["resume", "last", "more"], ["exec", "-m", world.script(HELLO), "do it"], ["steer", "last", "more"]):
         done = world.run(*args)
-        assert (done.code, "Traceback" in done.err) == (2 if args[0] == "exec" else 6, False), done
+        assert (done.code, "Traceback" in done.err) == (2 if args[0] == "exec" else 1, False), done
         assert len(done.err.splitlines()) == 2
-    assert world.run("resume").code == 6
+    assert world.run("resume").code == 1
     assert world.run("replay", "last", "--json").code == 0
 
 
@@ -507,7 +507,7 @@ def test_a_full_disk_ends_no_command_that_runs(world: World, small_disk: Path) -
     subprocess.run(["sh", "-c", f"head -c 4000000 /dev/zero > {filler}"], stderr=subprocess.DEVNULL, check=False)
     (world.work / "full").touch()
     _, err = process.communicate()
-    assert process.returncode == 6
+    assert process.returncode == 1
     assert "the disk is full" in err
     filler.unlink()
     (world.work / "go").touch()
