@@ -8,7 +8,6 @@ bytes. Keys are replaced by SECRET_SHOWN in everything that leaves this module. 
 """
 
 import re
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -253,6 +252,8 @@ def _timed_out(error: "httpx2.TimeoutException", times: Timeouts) -> str:
 
 def _unconnected(error: Exception, base_url: str) -> str:
     """Why there was no connection, in words, "" where the system does not say: the library names none of it."""
+    import socket
+
     parts = urlsplit(base_url)
     host = parts.hostname or ""
     place = f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
