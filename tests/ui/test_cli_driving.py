@@ -251,6 +251,8 @@ def test_what_ran_goes_on_and_resume_re_attaches(world: World, number: signal.Si
     done = world.run("resume")
     assert (done.code, done.out) == (0, "All is well.\n")
     assert f"re-attached to #{intent}; 3 finished steps, 0 run again" in done.err
+    assert "it had been left without closing" in done.err
+    assert "died" not in done.err
     assert "✓ shell    echo start >> count" in done.err
     assert counted(world) == ["before", "start", "end"]
     assert "cancel.requested" not in world.types()
@@ -475,7 +477,7 @@ def test_a_log_that_was_removed_while_it_ran_is_not_called_safe(world: World) ->
     (log,) = world.home.glob("sessions/*/*/*/*.muse")
     log.unlink()
     _, err = process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 6
     assert "was removed while it was in use" in err
     assert "nothing more is started" in err
     assert "safe" not in err
