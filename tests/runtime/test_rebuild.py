@@ -45,7 +45,7 @@ def log(tmp_path: Path) -> SqliteLog:
 
 def test_every_request_of_a_session_is_rebuilt(log: SqliteLog) -> None:
     row = check_requests(log, RULES)
-    assert (row.state, row.detail) == ("proven", "4 model requests are rebuilt from the log, byte for byte")
+    assert (row.state, row.detail) == ("proven", "model requests rebuilt from the log, byte for byte: 4")
 
 
 @pytest.mark.parametrize(

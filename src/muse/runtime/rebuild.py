@@ -40,7 +40,7 @@ def check_requests(log: Log, rules: Rules) -> Row:
     if unknown_builders:
         names = ", ".join(sorted(unknown_builders))
         return Row(what=WHAT, state="not checkable", detail=f"{checked} are rebuilt; this build has no {names}")
-    return Row(what=WHAT, state="proven", detail=f"{checked} model requests are rebuilt from the log, byte for byte")
+    return Row(what=WHAT, state="proven", detail=f"model requests rebuilt from the log, byte for byte: {checked}")
 
 
 def _rebuilt(state: Session, event: Event, body: ModelRequested, rules: Rules) -> bool | None:
