@@ -33,6 +33,10 @@ def works(path: str, version: str) -> bool:
 def main(version: str) -> int:
     """Print the first that works."""
     candidates = [shutil.which(f"python{version}"), f"/usr/bin/python{version}"]
+    for folder in os.get_exec_path():
+        if os.path.basename(folder) == "shims":  # pyenv's: the interpreters themselves are kept beside it
+            beside = os.path.join(os.path.dirname(folder), "versions", f"{version}*", "bin", "python")
+            candidates += sorted(glob.glob(beside), reverse=True)
     for pattern in KEPT:
         candidates += sorted(glob.glob(os.path.expanduser(pattern.format(version))), reverse=True)
     for path in candidates:

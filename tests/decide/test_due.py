@@ -285,3 +285,14 @@ def test_arguments_that_a_strict_parser_refuses_never_reach_a_tool(args: str) ->
     assert isinstance(started, ToolStarted)
     assert started.recovery == "pure"
     assert approval.parsed(args) is None
+
+
+@pytest.mark.parametrize("path", ["/etc/hostname", "../x", "~/x", "a/../../x"])
+@pytest.mark.parametrize("tool", ["read", "edit"])
+@pytest.mark.parametrize("mode", ["default", "yolo", "plan"])
+def test_nobody_is_asked_about_a_file_call_that_cannot_succeed(path: str, tool: str, mode: str) -> None:
+    story = Story(mode=mode, permissions=PermissionRules(allow=("read", "edit"))).asked((tool, f'{{"path":"{path}"}}'))
+    decided = story.take()[0]
+    assert isinstance(decided, ApprovalDecided)
+    assert (decided.decision, decided.by) == ("deny", "rule")
+    assert "outside the workspace" in decided.rule

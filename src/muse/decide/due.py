@@ -35,6 +35,7 @@ BACKOFF_MAX_MS = 60_000
 USES_REMEMBERED = 8192
 """Tool uses of which it is remembered what the rules say: more than one response holds."""
 
+OUTSIDE = "{path} is outside the workspace, and file tools stay inside it: give a path relative to it, or use shell"
 NOTHING_CAN_RUN = "nothing can run: no such tool, or arguments that are no JSON object"
 
 
@@ -270,6 +271,8 @@ def _verdict(
     args = approval.parsed(text)
     assert args is not None, "asked of arguments that are no object"
     path, outside = named_path(args, workspace) if recovery in ("pure", "reconcilable") else ("", False)
+    if outside:
+        return policy.Verdict(decision="deny", rule=OUTSIDE.format(path=path), remember="")
     request = policy.Request(
         tool=tool,
         recovery_class=recovery,
