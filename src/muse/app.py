@@ -17,14 +17,14 @@ import anyio
 import msgspec
 
 from muse import __version__
-from muse.config import Config, Loaded, Permissions, muse_home, provider_of
+from muse.config import BUILT_IN, Config, Loaded, Permissions, load, muse_home, provider_of
 from muse.decide.context import RULES_VERSION, Builder, Rules
 from muse.decide.policy import parse_mode, parse_rule
 from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import ConfigError, Conflict, MissingKey, MuseError, NewerLog, NotALog, StoreUnavailable, UsageError
 from muse.event.content import Origin, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, decode
-from muse.event.kinds import COMMANDS
+from muse.event.kinds import COMMANDS, NoteAdded
 from muse.log.catalog import Catalog
 from muse.log.catalog import Entry as Entry
 from muse.log.protocol import Log as Log
@@ -39,6 +39,7 @@ from muse.runtime.session import Running, claim
 from muse.runtime.session import Session as Session
 
 if TYPE_CHECKING:
+    from muse.effect.tool.masking import KnownSecrets
     from muse.effect.tool.preview import Preview
     from muse.runtime.reading import Report
 
@@ -57,6 +58,8 @@ LIMITS = {
 """Key of the settings file → field of the settings that a session records."""
 SUPERVISOR = b"/effect/runner/supervisor.py"
 """What the command line of a runner, and of each keeper below it, holds."""
+TRIED_MAX = 200
+"""Characters that the log keeps of a command that an agent's process tried and was refused."""
 APPROVAL_TIMEOUT = 300
 """Seconds that a request waits where the settings say nothing and no person sits at the terminal."""
 
@@ -175,21 +178,51 @@ def origin(client: str) -> Origin:
     """Where a command of this process comes from. Raises UsageError below a runner: a command that an agent started
     may not speak for a person."""
     found = host.this_origin(client)
-    for pid in found.ancestry:
-        with suppress(OSError):
-            if SUPERVISOR in Path(f"/proc/{pid}/cmdline").read_bytes():
-                raise UsageError(
-                    "this process was started by an agent, and an agent may not approve, steer or cancel",
-                    hint="do it from a terminal of your own",
-                )
+    if _is_below_runner(found):
+        raise UsageError(
+            "this process was started by an agent, and an agent may not approve, steer or cancel",
+            hint="do it from a terminal of your own",
+        )
     return found
 
 
-def holds_secret(text: str) -> bool:
-    """Whether the value of a variable that is named like a secret stands in `text`."""
+def refuse_agents(log: Log, client: str, tried: str) -> None:
+    """As `origin`, and the log keeps a note of what was tried, with where it came from. A note that cannot be written
+    changes nothing about the refusal."""
+    found = host.this_origin(client)
+    if not _is_below_runner(found):
+        return
+    said = tried if len(tried) <= TRIED_MAX else f"{tried[:TRIED_MAX]} …"
+    with suppress(MuseError):
+        submit(log, NoteAdded(text=f"refused: a command run by the agent tried: {said}", origin=found), "main")
+    origin(client)
+
+
+def _is_below_runner(found: Origin) -> bool:
+    for pid in found.ancestry:
+        with suppress(OSError):
+            if SUPERVISOR in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return True
+    return False
+
+
+def known_secrets(config: Config | None = None) -> "KnownSecrets":
+    """What may stand in no log and go to no model: the values of all variables that are named like secrets or hold a
+    provider's key, whatever their name. Without `config` the settings of the current folder name the providers."""
     from muse.effect.tool.masking import KnownSecrets
 
-    return KnownSecrets.of_environment(os.environ).is_in(text.encode("utf-8", "surrogateescape"))
+    if config is None:
+        try:
+            config = load(Path.cwd())
+        except (ConfigError, OSError):  # words are said with settings that are broken, too
+            config = Config()
+    names = {provider.api_key_env for provider in (*BUILT_IN.values(), *config.providers.values())}
+    return KnownSecrets.of_environment(os.environ, names)
+
+
+def holds_secret(text: str) -> bool:
+    """Whether a known secret stands in `text`."""
+    return known_secrets().is_in(text.encode("utf-8", "surrogateescape"))
 
 
 def owner_pid(path: Path) -> int:
@@ -212,11 +245,13 @@ def owner_pid(path: Path) -> int:
 
 
 def submit(log: Log, body: msgspec.Struct, agent: str, *, cause: int = 0, client_id: str = "") -> int:
-    """Submit a command to a session, whoever runs it, and return its seq once it is durable.
+    """Submit a command to a session, whoever runs it, and return its seq once it is durable. Known secrets in its words
+    become placeholders.
 
     With `client_id` (any text) the same command from any process is one event: its seq is returned again. Raises
-    Conflict when that id stands for something else.
+    UsageError when that id stands for something else.
     """
+    body = known_secrets().masked(body)
     event_id = _event_id(client_id) if client_id else ""
     draft = seal(body, agent, cause, event_id=event_id)
     if client_id and (seq := _said_before(log, draft.id, body, agent)):
@@ -247,7 +282,7 @@ def _said_before(log: Log, event_id: str, body: msgspec.Struct, agent: str) -> i
     if event is None:
         return 0
     if type(event.body) is not type(body) or event.agent != agent or _plain(event.body) != _plain(body):
-        raise Conflict(f"this id was used for another command (#{seq})", hint="use a new id for a new command")
+        raise UsageError(f"this id was used for another command (#{seq})", hint="use a new id for a new command")
     return seq
 
 
@@ -333,17 +368,27 @@ def _rules(permissions: Permissions) -> PermissionRules:
 
 
 def require_continuable(log: Log, state: Session) -> None:
-    """Raises NewerLog when the log holds events that this version does not know: it can be read, not continued."""
+    """Raises NewerLog when the log holds events that this version does not know, and UsageError when text that the
+    agents went by was taken out of it: it can be read, not continued."""
+    if state.redacted:
+        raise UsageError(
+            f"this session cannot go on: what its agents went by was redacted: {_some(state.redacted)}",
+            hint="read it (muse replay, muse log, muse show), hand it on (muse export), or start a new session",
+        )
     if not state.unknown:
         return
     opened = event_at(log, state.opened)
     found = getattr(opened.body, "host", None) if opened else None
     by = f"muse {found.muse}" if found is not None and found.muse else "another version of muse"
-    some = ", ".join(state.unknown[:3]) + (f" and {len(state.unknown) - 3} more" if len(state.unknown) > 3 else "")
+    some = _some(state.unknown)
     raise NewerLog(
         f"this session cannot go on here: it holds what muse {__version__} does not know ({some}), written by {by}",
         hint="go on with that version, or read it: muse replay, muse log, muse export all work",
     )
+
+
+def _some(events: list[str]) -> str:
+    return ", ".join(events[:3]) + (f" and {len(events) - 3} more" if len(events) > 3 else "")
 
 
 def rules() -> Rules:
@@ -407,6 +452,7 @@ class Owned:
         from muse.effect.tool import builtin_tools
 
         model = model or model_of(config, settings)
+        self._secrets = known_secrets(config)
         found: dict[str, Tool] = {}
         runners: list[Runner] = []
 
@@ -419,11 +465,12 @@ class Owned:
                     read_output=self._read_output,
                     environment=environment,
                     extra_names=(*config.shell_environment, "MUSE_SESSION"),
+                    secrets=self._secrets,
                 )
             )
             return tuple(tool.spec for tool in found.values())
 
-        ownership = claim(log, settings, str(workspace), specs, name=name, fresh=fresh)
+        ownership = claim(log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets)
         self._runner = runners[0]
         self._submitter = open_log(path_of(log), read_only=False, check=False)
         self._blobs: Log | None = None
@@ -461,8 +508,8 @@ class Owned:
         return event_at(self._submitter, seq)
 
     def submit(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> int:
-        """Submit a command, through the log like anybody else, and return its seq."""
-        seq = self._submitter.submit(seal(body, agent, cause))
+        """Submit a command, through the log like anybody else and without known secrets, and return its seq."""
+        seq = self._submitter.submit(seal(self._secrets.masked(body), agent, cause))
         self.running.poke()
         return seq
 
@@ -489,16 +536,27 @@ class Owned:
 
 
 def discard_empty(log: Log) -> None:
-    """Close a log, and take its file away when it holds no event: a session that never began."""
+    """Close a log, and take its file away when it holds no event: a session that never began. Where another process
+    owns it, or the lock cannot be taken, it stays."""
+    from muse.log.lock import acquire
+
+    path = path_of(log)
+    try:
+        lock = acquire(path.with_suffix(".lock"))
+    except MuseError:
+        log.close()
+        return
     try:
         empty = log.head().seq == 0
     except MuseError:
         empty = False
-    path = path_of(log)
-    log.close()
-    if empty:
-        for name in (path, path.with_suffix(".lock")):
-            name.unlink(missing_ok=True)
+    try:
+        log.close()
+        if empty:  # the log first: as long as it is there, its lock file is, so that two never hold two locks for it
+            path.unlink(missing_ok=True)
+            path.with_suffix(".lock").unlink(missing_ok=True)
+    finally:
+        lock.release()
 
 
 def path_of(log: Log) -> Path:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muse.runtime.host import git_state, instructions, this_origin
+from muse.effect.tool.masking import KnownSecrets
+from muse.runtime.host import INSTRUCTION_BYTES_MAX, git_state, instructions, this_origin
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -112,3 +113,22 @@ def test_changes_that_cannot_be_counted_are_not_called_none(repository: Path) ->
     found = git_state(repository)
     assert found is not None
     assert found.changed == -1
+
+
+SECRET = "sk-host-0123456789"
+SECRETS = KnownSecrets({"K": SECRET})
+
+
+def test_instructions_hold_placeholders_in_the_place_of_known_secrets(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text(f"use {SECRET} here\n")
+    (found,) = instructions(tmp_path, None, SECRETS)
+    assert (found.text, found.cut) == ("use [secret K] here\n", False)
+
+
+@pytest.mark.parametrize("inside", [1, 2, 10, len(SECRET) - 1, len(SECRET)])
+def test_where_instructions_are_cut_no_part_of_a_known_secret_is_left(tmp_path: Path, inside: int) -> None:
+    (tmp_path / "AGENTS.md").write_text("-" * (INSTRUCTION_BYTES_MAX - inside) + SECRET + "-" * 100)
+    (found,) = instructions(tmp_path, None, SECRETS)
+    assert found.cut
+    assert found.text.startswith("-" * 1000)
+    assert SECRET[:2] not in found.text

@@ -11,12 +11,16 @@ import subprocess
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from muse import __version__
 from muse.decide.harmless import is_secret
 from muse.event.content import Git, Host, Instruction, Origin
 from muse.event.text import clean, cut
 from muse.log.lock import boot_id, start_time
+
+if TYPE_CHECKING:
+    from muse.effect.tool.masking import KnownSecrets
 
 INSTRUCTION_BYTES_MAX = 32 * 1024
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -138,8 +142,11 @@ def _git_output(folder: Path, *arguments: str, settings: Mapping[str, str] | Non
     return done.stdout if done.returncode == 0 else None
 
 
-def instructions(workspace: Path, git_root: str | None) -> tuple[Instruction, ...]:
-    """AGENTS.md (CLAUDE.md where there is none) from the git root down to the workspace, 32 KiB in all.
+def instructions(
+    workspace: Path, git_root: str | None, secrets: "KnownSecrets | None" = None
+) -> tuple[Instruction, ...]:
+    """AGENTS.md (CLAUDE.md where there is none) from the git root down to the workspace, 32 KiB in all, with
+    placeholders for the secrets; what a cut leaves of one is left out.
 
     What such a file is made of goes to the model, so a link that leads out of that root, or to a file of secrets, is
     not followed.
@@ -153,8 +160,11 @@ def instructions(workspace: Path, git_root: str | None) -> tuple[Instruction, ..
         if path is None or left <= 0:
             continue
         data = _instruction_bytes(path, folders[-1], left + 1)
-        text = clean(data).text
         too_long = len(data) > left
+        if secrets is not None:
+            data = secrets.mask_bytes(data)
+            data = secrets.without_part_at_end(data) if too_long else data
+        text = clean(data).text
         if too_long:
             text = cut(text, left, 0).text
         left -= len(data)

@@ -6,6 +6,7 @@ The public handle. It joins a log, the rules and the host's equipment; the loop 
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from muse.decide.context import RULES_VERSION, Rules
 from muse.errors import MuseError, UsageError
@@ -22,6 +23,9 @@ from muse.runtime.failpoint import hit
 from muse.runtime.loop import Loop
 from muse.runtime.seal import seal
 
+if TYPE_CHECKING:
+    from muse.effect.tool.masking import KnownSecrets
+
 __all__ = ["FORMAT_VERSION", "Running", "Session", "claim", "fold"]
 
 FORMAT_VERSION = 1
@@ -35,17 +39,20 @@ def claim(
     *,
     name: str = "",
     fresh: bool = False,
+    secrets: "KnownSecrets | None" = None,
 ) -> Ownership:
     """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
-    and returns the tools on offer. Raises `Busy` while another process owns the session, `UsageError` for a folder
-    whose name is no text."""
+    and returns the tools on offer. `secrets` become placeholders in what is gathered. Raises `Busy` while another
+    process owns the session, `UsageError` for a folder whose name is no text."""
     if clean(workspace).exact is not None:
         raise UsageError(
             f"the folder's name is not UTF-8: {clean(workspace).text}",
             hint="the log names the folder as text: rename it, or work in another one",
         )
     git = host.git_state(Path(workspace))
-    texts = host.instructions(Path(workspace), git.root if git else None) if fresh else ()
+    texts = host.instructions(Path(workspace), git.root if git else None, secrets) if fresh else ()
+    if secrets is not None:
+        name, git = secrets.mask(name), secrets.masked(git) if git else None
 
     def opened(found: Claim) -> Draft:
         body = SessionOpened(

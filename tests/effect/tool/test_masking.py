@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,8 @@ from muse.effect.runner import Runner
 from muse.effect.tool import builtin_tools
 from muse.effect.tool.masking import KnownSecrets
 from muse.effect.tool.output import HEAD_BYTES_MAX, excerpt_file
+from muse.event.content import Git, Instruction, Origin
+from muse.event.kinds import COMMANDS, KINDS, ApprovalDecided, CancelRequested, UserPrompted
 from tests.effect.tool.conftest import Harness
 
 pytestmark = pytest.mark.anyio
@@ -115,3 +118,49 @@ async def test_a_model_that_gives_placeholders_back_does_not_destroy_the_secret(
 async def test_a_placeholder_brings_no_secret_into_a_file_that_has_none(tools: dict[str, Harness], root: Path) -> None:
     await tools["write"].do(path="b", content="[secret MODEL_API_KEY]")
     assert (root / "b").read_text() == "[secret MODEL_API_KEY]"
+
+
+SECRETS = KnownSecrets({"K": CANARY})
+SAID = f"it is {CANARY}, twice {CANARY}"
+MASKED = "it is [secret K], twice [secret K]"
+WORDS = {
+    "agent.steered": "text", "agent.paused": "why", "approval.decided": "note", "cancel.requested": "why",
+    "note.added": "text", "question.answered": "text", "user.prompted": "text",
+}  # fmt: skip
+"""What a person may say in each command; the others hold ids, numbers, choices and rules alone."""
+
+
+def test_the_words_of_a_body_are_masked_and_nothing_else_of_it() -> None:
+    here = Origin(pid=7, user=CANARY)
+    assert SECRETS.masked(UserPrompted(text=SAID, delivery="steer", origin=here)) == UserPrompted(
+        text=MASKED, delivery="steer", origin=here
+    )
+    call = f"main/{CANARY}"
+    assert SECRETS.masked(CancelRequested(target="call", call=call, why=SAID)) == CancelRequested(
+        target="call", call=call, why=MASKED
+    )
+    decided = ApprovalDecided(
+        call="main/1", decision="allow", by="person", rule=SAID, note=SAID, remember=SAID, shown_sha256="ab" * 32
+    )
+    assert SECRETS.masked(decided) == ApprovalDecided(
+        call="main/1", decision="allow", by="person", rule=SAID, note=MASKED, remember=SAID, shown_sha256="ab" * 32
+    )
+    assert SECRETS.masked(Git(root=SAID, branch=SAID)) == Git(root=SAID, branch=MASKED)
+    assert SECRETS.masked(Instruction(path=SAID, text=SAID)) == Instruction(path=SAID, text=MASKED)
+
+
+def test_every_word_of_every_command_is_masked() -> None:
+    masked = {}
+    for kind in COMMANDS:
+        body = KINDS[kind].body
+        texts = [field.name for field in msgspec.structs.fields(body) if field.type is str]
+        rest = {field.name: 0 for field in msgspec.structs.fields(body) if field.required and field.type is not str}
+        found = SECRETS.masked(body(**rest, **dict.fromkeys(texts, SAID)))
+        masked[kind] = " ".join(name for name in texts if getattr(found, name) == MASKED)
+    assert {kind: names for kind, names in masked.items() if names} == WORDS
+
+
+def test_a_variable_is_known_by_what_it_is_for_as_well_as_by_its_name() -> None:
+    environment = {"SHOP_ACCESS": CANARY, "DB_PASSWORD": OTHER, "EDITOR": "an-editor"}
+    known = KnownSecrets.of_environment(environment, {"SHOP_ACCESS"})
+    assert known.mask(f"{CANARY} {OTHER} an-editor") == "[secret SHOP_ACCESS] [secret DB_PASSWORD] an-editor"

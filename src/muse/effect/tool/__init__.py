@@ -24,17 +24,17 @@ def builtin_tools(
     read_output: ReadOutput | None = None,
     environment: Mapping[str, str] | None = None,
     extra_names: tuple[str, ...] = (),
-    secrets: Mapping[str, str] | None = None,
+    secrets: KnownSecrets | None = None,
 ) -> dict[str, Tool]:
     """The built-in tools by name.
 
     With `read_output` there is also the tool `output`, which reads what was left out of an earlier result.
     `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the user
-    lets through besides the usual ones. `secrets` are values by name that no model and no log gets to see (default: the
+    lets through besides the usual ones. `secrets` are what no model and no log gets to see (default: the values of the
     variables of `environment` that are named like secrets).
     """
     environment = os.environ if environment is None else environment
-    known = KnownSecrets.of_environment(environment) if secrets is None else KnownSecrets(secrets)
+    known = KnownSecrets.of_environment(environment) if secrets is None else secrets
     tools: list[Tool] = [
         ReadTool(),
         WriteTool(known),

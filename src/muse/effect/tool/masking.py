@@ -6,9 +6,9 @@ holds a secret is replaced (output of commands) or withheld (files). This module
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +18,17 @@ from muse.event.content import Observed, ToolSpec
 
 VALUE_CHARS_MIN: Final = 8
 """Shorter values are not looked for: they would be found in what is no secret."""
+
+NO_WORDS: Final = frozenset(
+    {
+        "call", "dialect", "head", "limit", "mode", "model", "parent", "path", "provider", "remember", "root", "rule",
+        "shown_sha256",
+    }
+)  # fmt: skip
+"""Fields of bodies whose text is an id, a path, a choice or a rule, which would mean something else with a placeholder;
+what a rule is made from stands in the input of the call anyway."""
+
+Body = TypeVar("Body", bound=msgspec.Struct)
 
 CHUNK_BYTES: Final = 1 << 20
 """How much of a file is in memory at once."""
@@ -39,9 +50,9 @@ class KnownSecrets:
         self._longest = max((len(value) for value, _ in self._masks), default=0)
 
     @classmethod
-    def of_environment(cls, environment: Mapping[str, str]) -> "KnownSecrets":
-        """The values of all variables that are named like secrets."""
-        return cls({name: value for name, value in environment.items() if is_secret_name(name)})
+    def of_environment(cls, environment: Mapping[str, str], names: Container[str] = ()) -> "KnownSecrets":
+        """The values of all variables that are named like secrets, and of those in `names`."""
+        return cls({name: value for name, value in environment.items() if name in names or is_secret_name(name)})
 
     def is_in(self, data: bytes) -> bool:
         """Whether any known secret is in `data`."""
@@ -56,6 +67,12 @@ class KnownSecrets:
     def mask(self, text: str) -> str:
         """`text` with placeholders."""
         return self.mask_bytes(text.encode()).decode() if self._masks else text
+
+    def masked(self, body: Body) -> Body:
+        """A body with placeholders in its words: every field that is text and not in `NO_WORDS`."""
+        words = [field.name for field in msgspec.structs.fields(body) if field.type is str]
+        changes = {name: self.mask(getattr(body, name)) for name in words if name not in NO_WORDS}
+        return msgspec.structs.replace(body, **changes)
 
     def restored(self, text: str, held: bytes) -> str:
         """`text` with the values in the place of the placeholders, of those secrets that `held` holds already.
