@@ -57,7 +57,7 @@ def test_an_answer_given_twice_with_one_id_is_one_event(world: World) -> None:
     process, address = asking(world)
     first, second = (world.run("approve", address, "--id", "mine") for _ in range(2))
     assert (first.code, second.code, first.out) == (0, 0, second.out)
-    assert world.run("deny", address, "--id", "mine").code == 6
+    assert world.run("deny", address, "--id", "mine").code == 2
     assert process.communicate()[0] == "All is well.\n"
 
 
@@ -108,7 +108,7 @@ def test_a_command_said_twice_with_one_id_is_one_event(world: World) -> None:
     assert (first.code, second.code) == (0, 0)
     assert first.out == second.out
     other = world.run("steer", "last", "something else", "--id", "mine")
-    assert (other.code, "another command" in other.err) == (6, True)
+    assert (other.code, "another command" in other.err) == (2, True)
     (world.work / "go").touch()
     assert process.communicate()[0] == "All is well.\n"
     assert world.types().count("agent.steered") == 1
@@ -183,6 +183,19 @@ def test_an_agent_may_not_speak_for_a_person(world: World) -> None:
     assert "started by an agent" in (world.work / "said").read_text()
     assert (world.work / "said").read_text().split()[-1] == "2"
     assert "agent.steered" not in world.types()
+    note = next(event["body"] for event in world.events() if event["type"] == "note.added")
+    assert note["text"] == "refused: a command run by the agent tried: steer well done"
+    assert len(note["origin"]["ancestry"]) > 1
+    assert world.run("verify").code == 0
+
+
+def test_of_what_an_agent_tried_a_bounded_part_is_noted(world: World) -> None:
+    tries = f"{MUSE} steer last \"$(printf 'x%.0s' $(seq 9999))\" > said 2>&1; {MUSE} cancel last >> said 2>&1"
+    script = world.script({"uses": [shell(tries)]}, HELLO)
+    assert world.run("exec", "--yolo", "-c", 'shell_environment=["MUSE_HOME"]', "-m", script, "do it").code == 0
+    texts = [event["body"]["text"] for event in world.events() if event["type"] == "note.added"]
+    said = "refused: a command run by the agent tried: "
+    assert texts == [f"{said}steer {'x' * 194} …", f"{said}cancel last"]
 
 
 def test_who_is_asked_about_an_edit_sees_its_place_in_the_file(world: World) -> None:
@@ -202,9 +215,9 @@ def test_who_is_asked_about_an_edit_sees_its_place_in_the_file(world: World) -> 
 
 
 def test_a_read_that_is_asked_about_reads_like_words(world: World) -> None:
-    (world.root / "notes.txt").write_text("x\n")
-    use = ["read", {"path": str(world.root / "notes.txt"), "offset": 3}]
+    (world.work / ".env").write_text("x\n")
+    use = ["read", {"path": ".env", "offset": 3}]
     process = world.start("exec", "-m", world.script({"uses": [use]}, HELLO), "do it")
     line_with(process, "muse approve")
     shown = world.run("approvals").out
-    assert f"  read {world.root / 'notes.txt'}\n  offset: 3\n" in shown
+    assert "  read .env\n  offset: 3\n" in shown
