@@ -461,7 +461,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: World, small_disk: P
     subprocess.run(["sh", "-c", f"head -c 4000000 /dev/zero > {filler}"], stderr=subprocess.DEVNULL, check=False)
     _, err = process.communicate()
     assert process.returncode == 1
-    assert "the disk is full" in err
+    assert "the disk with the log is nearly full" in err
     assert "free some space" in err
     assert "Traceback" not in err
     filler.unlink()
@@ -495,6 +495,28 @@ def test_a_folder_that_became_read_only_is_said_and_can_still_be_read(world: Wor
     assert world.run("replay", "last", "--json").code == 0
 
 
+def test_a_command_that_fills_the_disk_goes_on_without_its_host_and_is_met_again(
+    world: World, small_disk: Path
+) -> None:
+    world.env["MUSE_HOME"] = str(small_disk / "home")
+    world.home = small_disk / "home"
+    filler = small_disk / "filler"
+    fills = f"head -c 4000000 /dev/zero > {filler} 2>/dev/null; {WAITS}"
+    process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(fills)]}, HELLO), "do it")
+    _, err = process.communicate(timeout=30)  # the command waits for much longer
+    assert process.returncode == 1
+    assert "the disk with the log is nearly full" in err
+    assert "muse resume" in err
+    assert "this is a fault" not in err
+    filler.unlink()
+    (world.work / "go").touch()
+    resumed = world.run("resume")
+    assert (resumed.code, resumed.out) == (0, "All is well.\n"), resumed
+    assert counted(world) == ["start", "end"]
+    assert [event["body"]["status"] for event in world.events() if event["type"] == "tool.finished"] == ["ok"]
+    assert world.run("verify", "last").code == 0
+
+
 def test_a_full_disk_ends_no_command_that_runs(world: World, small_disk: Path) -> None:
     world.env["MUSE_HOME"] = str(small_disk / "home")
     world.home = small_disk / "home"
@@ -510,7 +532,7 @@ def test_a_full_disk_ends_no_command_that_runs(world: World, small_disk: Path) -
     (world.work / "full").touch()
     _, err = process.communicate()
     assert process.returncode == 1
-    assert "the disk is full" in err
+    assert "full" in err
     filler.unlink()
     (world.work / "go").touch()
     resumed = world.run("resume")

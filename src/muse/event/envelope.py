@@ -17,6 +17,10 @@ from muse.event.kinds import KINDS
 UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """(type, v) → body of v as a body of v + 1."""
 
+_UNREADABLE_HINT = (
+    "this session cannot go on; `muse verify` says whether it was changed, `muse log` shows what is before that event"
+)
+
 
 class Unknown(msgspec.Struct, frozen=True):
     """A body that this build cannot read: kept byte for byte and shown."""
@@ -52,10 +56,11 @@ def decode(
 ) -> Event:
     """The event of these stored bytes. Raises `InvalidEvent` when a body of a known version does not fit its type."""
     head = codec.parse_header(header)
-    return Event(
-        head.seq, head.id, head.time, head.type, head.v, head.agent, head.cause, head.epoch,
-        _body(head.type, head.v, body, hidden, upcasters),
-    )  # fmt: skip
+    try:
+        read = _body(head.type, head.v, body, hidden, upcasters)
+    except InvalidEvent as error:
+        raise InvalidEvent(f"event {head.seq} cannot be read: {error}", hint=_UNREADABLE_HINT) from error
+    return Event(head.seq, head.id, head.time, head.type, head.v, head.agent, head.cause, head.epoch, read)
 
 
 def check_body(type_name: str, v: int, body: bytes) -> None:

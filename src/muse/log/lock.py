@@ -1,8 +1,9 @@
 """The kernel lock that makes one process the owner of a session.
 
-The lock is `flock` on a file beside the log that is never unlinked: it dies with its holder, however that dies, and
-two opens in one process exclude each other too. What the file says about the holder serves messages and take-over
-only; it never decides who owns. This module must not know what the lock protects.
+The lock is `flock` on a file beside the log: it dies with its holder, however that dies, and two opens in one process
+exclude each other too. The file is never unlinked while its log is there: only who holds the lock may take it away, and
+only after the log (of a session that never began). What the file says about the holder serves messages only; it never
+decides who owns. This module must not know what the lock protects.
 """
 
 import contextlib
@@ -145,4 +146,4 @@ def _write_owner(fd: int) -> None:
 def _busy(path: Path) -> Busy:
     owner = read_owner(path)
     who = f"process {owner.pid}" if owner else "another process"
-    return Busy(f"{who} owns this session", hint="attach to it, or take it over with --take-over")
+    return Busy(f"{who} owns this session", hint="`muse log -f` follows it; stop that process to go on here")

@@ -318,6 +318,11 @@ class MemoryLog:
                 place.blobs[root].key, place.blobs[root].chunks = None, []
             place.checkpoints.clear()
 
+    def room(self) -> bool:
+        """See `Log.room`; memory always has it."""
+        self._require_open()
+        return True
+
     def tidy(self) -> bool:
         """See `Log.tidy`; memory needs none."""
         self._require_open()

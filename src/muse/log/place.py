@@ -22,6 +22,10 @@ REMOTE_TYPES: Final = NETWORK_TYPES | CLUSTER_TYPES | HOST_TYPES
 # The fuse file systems known to be of one machine and to honour locks; any other is refused.
 LOCAL_FUSE: Final = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.gocryptfs"})
 
+RESERVE_BYTES_MAX: Final = 16 * 1024 * 1024
+RESERVE_DIVISOR: Final = 50
+"""Below a fiftieth (2 %) of the file system, or RESERVE_BYTES_MAX if that is less, a run stops while it still can."""
+
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _octal: Final = re.compile(r"\\([0-7]{3})")
 
@@ -62,6 +66,22 @@ def sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def has_room(folder: Path) -> bool:
+    """Whether more than the reserve is free, for this user, where `folder` stands; True where the system does not
+    say."""
+    try:
+        seen = os.statvfs(folder)
+    except OSError:  # the folder is gone, say: the next append tells what that means
+        return True
+    free = seen.f_bfree if os.geteuid() == 0 else seen.f_bavail  # root may use what is kept back from others
+    return seen.f_blocks == 0 or free * seen.f_frsize > reserve_bytes(seen.f_blocks * seen.f_frsize)
+
+
+def reserve_bytes(size_bytes: int) -> int:
+    """How much of a file system of this size has to stay free."""
+    return min(RESERVE_BYTES_MAX, size_bytes // RESERVE_DIVISOR)
 
 
 def refuse_remote(folder: Path) -> None:

@@ -194,6 +194,11 @@ class Log(Protocol):
         """
         ...
 
+    def room(self) -> bool:
+        """Whether there is space for what a run writes before it has stopped cleanly; True where the system does not
+        say. The owner asks about once a second and before it starts anything: cheap, and it writes nothing."""
+        ...
+
     def tidy(self) -> bool:
         """Do upkeep that is due, and say whether there was any: for the owner to call between appends, when nothing
         waits. It may take some milliseconds; never called, it is done inside an append now and then."""

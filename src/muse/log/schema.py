@@ -76,6 +76,9 @@ _WRITER_PRAGMAS: Final[tuple[tuple[str, int], ...]] = (
     ("wal_autocheckpoint", 0),
 )
 
+SALVAGE_HINT: Final = "`muse verify` says what can still be trusted, and `muse export` saves what can be read"
+_ANOTHER_HINT: Final = "give the file of a session; `muse ls` lists them"
+
 _DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 
@@ -86,12 +89,11 @@ def build(path: Path, session: str) -> None:
         _set(db, "application_id", APPLICATION_ID)
         _set(db, "user_version", FORMAT_VERSION)
         _prepare_writer(db)
-        with db:
-            db.execute(TABLES)
-            db.execute(
-                "INSERT INTO meta VALUES ('session', ?), ('epoch', 0), ('opened', 0)",
-                (session,),
-            )
+        # No `with db:`: on a full disk SQLite has rolled back already, and a second one would hide why.
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(TABLES)
+        db.execute("INSERT INTO meta VALUES ('session', ?), ('epoch', 0), ('opened', 0)", (session,))
+        db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     finally:
         db.close()
@@ -122,7 +124,7 @@ def connect(path: Path, *, read_only: bool, busy_seconds: float = RETRY_SECONDS)
         if isinstance(error, LogError):
             raise
         if isinstance(error, apsw.NotADBError):
-            raise NotALog(f"{path} is not a muse log: {error}") from error
+            raise NotALog(f"{path} is not a muse log: {error}", hint=_ANOTHER_HINT) from error
         raise translate(error, path) from error
     return db
 
@@ -138,18 +140,21 @@ def number(db: apsw.Connection, sql: str, values: Sequence[int | float | str | b
     """The one integer that a query gives. Raises Damaged if a row that every log has is missing."""
     found = fetch(db, tuple[int], sql, values)
     if not found:
-        raise Damaged("a row that every log has is missing", hint="`muse recover` saves what can be read")
+        raise Damaged("a row that every log has is missing", hint=SALVAGE_HINT)
     return found[0][0]
 
 
 def translate(error: apsw.Error, path: Path) -> LogError:
     """What an error of SQLite means to the rest of muse."""
     if isinstance(error, _DAMAGED) or _is_sql_error(error) or _is_cut(error):
-        return Damaged(f"{path} is damaged: {error}", hint="`muse recover` saves what can be read")
+        return Damaged(f"{path} is damaged: {error}", hint=SALVAGE_HINT)
     if isinstance(error, apsw.FullError):
         return StoreUnavailable(f"{path}: the disk is full", hint="free some space, then resume")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return StoreUnavailable(f"{path}: another process kept it locked for {BUSY_TIMEOUT_SECONDS:.0f} s")
+        return StoreUnavailable(
+            f"{path}: another process kept it locked for {BUSY_TIMEOUT_SECONDS:.0f} s",
+            hint="end what holds it, then try again",
+        )
     return StoreUnavailable(f"{path}: {error}", hint=hint_for(path))
 
 
@@ -167,14 +172,14 @@ def _look_at(path: Path) -> None:
     try:
         seen = path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"there is no log at {path}") from error
+        raise UsageError(f"there is no log at {path}", hint=_ANOTHER_HINT) from error
     except OSError as error:
         reason = os.strerror(error.errno or errno.EIO)
         raise StoreUnavailable(f"{path}: {reason}", hint=hint_for(path)) from error
     if not stat.S_ISREG(seen.st_mode):
-        raise NotALog(f"{path} is not a file")
+        raise NotALog(f"{path} is not a file", hint=_ANOTHER_HINT)
     if seen.st_size == 0:
-        raise NotALog(f"{path} is empty")
+        raise NotALog(f"{path} is empty", hint=_ANOTHER_HINT)
 
 
 def _open(path: Path, read_only: bool) -> apsw.Connection:
@@ -207,14 +212,14 @@ def _is_frozen(path: Path) -> bool:
 
 def _identify(db: apsw.Connection, path: Path) -> None:
     if db.pragma("application_id") != APPLICATION_ID:
-        raise NotALog(f"{path} is not a muse log")
+        raise NotALog(f"{path} is not a muse log", hint=_ANOTHER_HINT)
     version = db.pragma("user_version")
     if version > FORMAT_VERSION:
         raise NewerLog(
             f"{path} has format {version}; this muse knows formats up to {FORMAT_VERSION}", hint="install a newer muse"
         )
     if version != FORMAT_VERSION:
-        raise Damaged(f"{path} says it has format {version}, which never was")
+        raise Damaged(f"{path} says it has format {version}, which never was", hint=SALVAGE_HINT)
 
 
 def _prepare_writer(db: apsw.Connection) -> None:

@@ -18,7 +18,7 @@ from muse.event.codec import BlobRef
 from muse.log import blobs, chain, schema
 from muse.log.chain import Row
 from muse.log.lock import OwnerLock, acquire
-from muse.log.place import private_file, private_folder, refuse_remote, sync_folder, unavailable
+from muse.log.place import has_room, private_file, private_folder, refuse_remote, sync_folder, unavailable
 from muse.log.protocol import (
     Appended,
     Claim,
@@ -39,6 +39,13 @@ WAL_PAGES_MAX: Final = 8_192
 _INSERT: Final = (
     "INSERT INTO events (seq, id, header, key, leaf_count, root, hash, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+
+
+def _remove(path: Path) -> None:
+    """Take a log's file away, and what SQLite leaves beside it where it could not close in order."""
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(OSError):  # a read-only disk, say: what went wrong before is the error to tell
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 class SqliteOwnership:
@@ -96,9 +103,12 @@ class SqliteLog(SqliteReader):
         except apsw.Error as error:
             raise schema.translate(error, path) from error
         finally:
-            with contextlib.suppress(OSError):  # a read-only disk, say: what went wrong before is the error to tell
-                draft.unlink(missing_ok=True)
-        return cls.open(path, commands=commands)
+            _remove(draft)
+        try:
+            return cls.open(path, commands=commands)
+        except StoreUnavailable:  # the disk held the file, but not what belongs to an open one: nobody has it yet
+            _remove(path)
+            raise
 
     def _adopt_connection(self, db: apsw.Connection) -> None:
         super()._adopt_connection(db)
@@ -134,7 +144,7 @@ class SqliteLog(SqliteReader):
 
     @property
     def lock_path(self) -> Path:
-        """The file whose kernel lock makes its holder the owner; it is never unlinked."""
+        """The file whose kernel lock makes its holder the owner; it stays as long as the log does."""
         return self.path.with_suffix(".lock")
 
     def _append_opened(self, build: Callable[[Claim], Draft]) -> int:
@@ -391,6 +401,11 @@ class SqliteLog(SqliteReader):
         with self._reading():
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._wal_pages = 0
+
+    def room(self) -> bool:
+        """See `Log.room`: more than `place.reserve_bytes` of the log's file system is free."""
+        self._require_open()
+        return has_room(self.path.parent)
 
     def tidy(self, pages: int = TIDY_PAGES) -> bool:
         """Move the write-ahead log into the main file if it holds at least `pages` pages; whether that was tried.

@@ -8,7 +8,9 @@ The same loop runs in normal times and after a crash; there is no second start p
 (`decide.due` does) and touches nothing itself (`dispatch` does).
 """
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 
 import anyio
@@ -32,6 +34,8 @@ RACES_MAX = 3
 DECISIONS_MAX = 10_000
 STORE_ATTEMPTS_MAX = 4
 STORE_WAIT_SECONDS = 0.25
+ROOM_SECONDS = 1.0
+"""How often at least the space for the log is looked at, whatever runs."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -80,6 +84,7 @@ class Loop:
         self._stopping = False
         self._failed: MuseError | None = None
         self._checkpoint_at = next_checkpoint(state.seq)
+        self._room_at = 0.0
 
     def post_bodies(self, agent: str, cause: int, *bodies: msgspec.Struct) -> None:
         """Hand in what an effect brought back; what is posted together is appended together."""
@@ -130,11 +135,27 @@ class Loop:
             self._fold_missed()
         outcomes, self._inbox = self._inbox, []
         facts = [(outcome, seal(outcome.body, outcome.agent, outcome.cause)) for outcome in outcomes]
+        if facts or self._woken or time.monotonic() >= self._room_at:
+            self._require_room(facts)
         if facts or self._woken:
             await self._append(facts)
         if self.state.seq >= self._checkpoint_at:
             self.log.save_checkpoint(self.state.seq, STATE_VERSION, write_state(self.state))
             self._checkpoint_at = next_checkpoint(self.state.seq)
+
+    def _require_room(self, facts: list[tuple[Outcome, Draft]]) -> None:
+        """Stop while there is space to do so: what is known already is kept if it still fits, nothing is decided."""
+        self._room_at = time.monotonic() + ROOM_SECONDS
+        if self.log.room():
+            return
+        if facts:
+            with suppress(StoreUnavailable):  # then what they tell is asked again after a resume
+                self.log.append([draft for _, draft in facts], [], self.state.seq, self.ownership.epoch)
+                self._fold_missed()
+        raise StoreUnavailable(
+            "the disk with the log is nearly full: nothing more is started",
+            hint="free some space there, then go on with `muse resume`",
+        )
 
     async def _append(self, facts: list[tuple[Outcome, Draft]]) -> None:
         woken, self._woken = self._woken, set()

@@ -477,6 +477,13 @@ class ReadCases(_Case):
         with refused(Busy):
             own(other)
 
+    def test_where_there_is_space_there_is_room_and_asking_changes_nothing(self, tmp_path: Path) -> None:
+        log, other = self.two(tmp_path)
+        before = log.head()
+        assert log.room()
+        assert not other.changed()
+        assert log.head() == before
+
     def test_a_closed_log_refuses_everything(self, tmp_path: Path) -> None:
         log, _ = self.two(tmp_path)
         log.close()
@@ -487,6 +494,7 @@ class ReadCases(_Case):
             lambda: list(log.read()),
             log.head,
             log.changed,
+            log.room,
             lambda: own(log),
         ):
             with refused(StoreUnavailable):

@@ -101,7 +101,9 @@ def load_script(path: Path) -> Script:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Script, strict=True)
     except OSError as error:
-        raise ConfigError(f"cannot read the script {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot read the script {path}: {error.strerror}", hint="give the path of a script: -m scripted/PATH.json"
+        ) from error
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{path} is no script: {error}", hint="The format stands in docs/models.md.") from error
 

@@ -37,8 +37,9 @@ LEFT_RUNNING_MAX = 64
 """How many processes left running are named."""
 EXIT_TRIES_MAX = 600
 EXIT_RETRY_SECONDS = 1.0
-ROOM_BYTES = 1 << 16
 """A full disk may delay the `exit` file; after that many tries the attempt is lost."""
+ROOM_BYTES = 1 << 16
+"""Taken before the command starts and given back for its `exit` file, so that a disk which it fills has room for it."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -113,7 +114,9 @@ class Keeper:
         files.make_folder(self.folder)
         spool = os.path.join(self.folder, files.OUTPUT)
         self.spool_fd = files.open_private(spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._take_room()
         if not self._start():
+            self._give_room_back()
             _report(self.report_fd, "refused exists")
             return
         self.poll = select.poll()
@@ -168,6 +171,23 @@ class Keeper:
         if self.spec["timeout_ms"] > 0:
             self.deadline = self.started_at + self.spec["timeout_ms"] / 1000
         return True
+
+    def _take_room(self) -> None:
+        """Raises OSError on a disk that is full already: the command is then refused and did not start."""
+        self.room = os.path.join(self.folder, f"room.{os.getpid()}")
+        room_fd = files.open_private(self.room, os.O_WRONLY | os.O_CREAT)
+        try:
+            if os.write(room_fd, bytes(ROOM_BYTES)) < ROOM_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            self._give_room_back()
+            raise
+        finally:
+            os.close(room_fd)
+
+    def _give_room_back(self) -> None:
+        with contextlib.suppress(OSError):  # it goes with the folder at the latest
+            os.unlink(self.room)
 
     # ---- the watch
 
@@ -300,6 +320,7 @@ class Keeper:
             "group_gone": self.wait_status is not None and not others,
             "left_running": [processes.describe(pid) for pid in left[:LEFT_RUNNING_MAX]],
         }
+        self._give_room_back()
         for tries in range(EXIT_TRIES_MAX):
             try:
                 if self.output_bytes:
