@@ -170,7 +170,7 @@ def test_an_approval_given_before_a_kill_holds_for_exactly_that_call(rig: Rig) -
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
 def test_a_command_of_the_agent_may_not_answer(rig: Rig, word: str) -> None:
-    """The agent's own shell calls `muse approve`: refused, and nothing is in the log of it."""
+    """The agent's own shell calls `muse approve`: refused, and the log keeps only a note of it."""
     command = f"MUSE_HOME={rig.muse_home} muse {word} last > said.txt 2>&1; echo $? > code.txt"
     rig.environment["PATH"] = f"{BIN}:{rig.environment['PATH']}"
     steps = [{"uses": [["shell", {"command": command}], ["shell", {"command": "echo ran >> ran.txt"}]]}]
@@ -182,5 +182,7 @@ def test_a_command_of_the_agent_may_not_answer(rig: Rig, word: str) -> None:
         assert run.end() == 0, run.errors
     assert rig.read("code.txt") == "2\n"
     assert "an agent may not" in rig.read("said.txt")
+    notes = [event["body"]["text"] for event in rig.of_type("note.added")]
+    assert notes == [f"refused: a command run by the agent tried: {word} last"]
     assert ran(rig) == []
     assert len(rig.of_type("approval.decided")) == 2

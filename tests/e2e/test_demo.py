@@ -143,6 +143,8 @@ def test_what_the_demo_claims_is_what_can_be_counted(start: Callable[..., Demo])
     assert tests.returncode == 0
     assert "Ran 9 tests" in tests.stderr
 
+    assert (demo.folder / "home").stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in demo.folder.glob("changed-copy*")] == ["changed-copy.muse"]
     assert demo.muse("verify").returncode == 0
     copy = demo.muse("verify", str(demo.folder / "changed-copy.muse"), "--json")
     assert copy.returncode == 6

@@ -43,6 +43,13 @@ def name(world: World) -> str:
     return world.files()[0].stem
 
 
+def head_of(world: World) -> str:
+    """The head to keep, as `muse verify` prints it."""
+    word, head = world.run("verify").out.splitlines()[-1].split()
+    assert word == "head"
+    return head
+
+
 # -- log and replay in a pipe ------------------------------------------------------------------------------------------
 
 
@@ -377,7 +384,7 @@ def test_an_export_verifies_with_us_and_with_the_independent_verifier(past: Worl
     file = tmp_path / "session.jsonl"
     done = past.run("export", "-o", str(file))
     assert done.code == 0
-    head = past.run("verify", "--head").out.strip()
+    head = head_of(past)
     assert head in done.err
     ours = past.run("verify", str(file), "--head", head, "--json")
     assert ours.code == 0
@@ -404,7 +411,7 @@ def test_an_export_up_to_an_event_verifies_too(past: World, tmp_path: Path) -> N
     file = tmp_path / "part.jsonl"
     assert past.run("export", "@6", "-o", str(file)).code == 0
     assert past.run("verify", str(file)).code == 0
-    head = past.run("verify", "--head").out.strip()
+    head = head_of(past)
     cut = past.run("verify", str(file), "--head", head)
     assert cut.code == 8
     assert "incomplete" in cut.out
@@ -424,7 +431,7 @@ def test_verify_says_what_is_not_proven(past: World) -> None:
     done = past.run("verify")
     assert done.code == 0
     assert [line for line in done.out.splitlines() if "not proven" in line and "no head from elsewhere" in line]
-    kept = past.run("verify", "--head").out.strip()
+    kept = head_of(past)
     assert "not proven" not in past.run("verify", "--head", kept).out
 
 
@@ -439,11 +446,19 @@ def test_verify_names_the_first_bad_event_of_a_damaged_log(past: World, tmp_path
     assert past.run("verify").code == 0
 
 
-@pytest.mark.parametrize("head", ["5:xyz", "5:" + "A" * 64, "05:" + "a" * 64, "5:" + "a" * 63, "5"])
+@pytest.mark.parametrize("head", ["", "5:xyz", "5:" + "A" * 64, "05:" + "a" * 64, "5:" + "a" * 63, "5"])
 def test_verify_refuses_a_head_that_is_none(past: World, head: str) -> None:
     done = past.run("verify", name(past), "--head", head)
     assert done.code == 2
-    assert "SEQ:HASH" in done.err
+    assert "muse verify SESSION --head SEQ:HASH" in done.err
+
+
+def test_verify_takes_no_session_for_a_head(past: World) -> None:
+    done = past.run("verify", "--head", name(past))
+    assert (done.code, done.out) == (2, "")
+    assert "muse verify SESSION --head SEQ:HASH" in done.err
+    bare = past.run("verify", "--head")
+    assert (bare.code, bare.out) == (2, "")
 
 
 def test_the_document_for_a_reader_tells_the_session(past: World, tmp_path: Path) -> None:
@@ -452,7 +467,7 @@ def test_the_document_for_a_reader_tells_the_session(past: World, tmp_path: Path
     text = file.read_text()
     parts = ["Mend the\nfailing test", "I write.", "+x = 1", FAILS, "exit code 3", "one\ntwo\n\\x1b[2J",
              "-x = 1\n+x = 3", "All is well.", "## How it ended", "- done",
-             past.run("verify", "--head").out.strip()]  # fmt: skip
+             head_of(past)]  # fmt: skip
     at = -1
     for part in parts:
         assert text.find(part, at + 1) > at, part
@@ -524,7 +539,7 @@ def test_of_a_chain_that_is_broken_the_tail_is_not_said_to_be_proven(past: World
     rows = {row["what"]: row for row in json.loads(past.run("verify", str(broken), "--json").out)["rows"]}
     assert rows["tail"]["state"] == "not checkable"
     assert "event 5" in rows["tail"]["detail"]
-    head = past.run("verify", "--head").out.strip()
+    head = head_of(past)
     rows = {r["what"]: r for r in json.loads(past.run("verify", str(broken), "--head", head, "--json").out)["rows"]}
     assert rows["rebuilt chain, cut tail"]["state"] == "not checkable"
 
@@ -545,7 +560,7 @@ def test_an_event_before_damage_can_be_shown_and_one_behind_it_cannot(past: Worl
 
 
 def test_no_head_to_keep_is_given_of_a_damaged_log(past: World, broken: Path) -> None:
-    done = past.run("verify", str(broken), "--head")
+    done = past.run("verify", str(broken))
     assert done.code == 6
     assert "the first bad event is #5" in done.out
 

@@ -57,7 +57,7 @@ def due(state: Session, agents: Iterable[str], rules: Rules) -> list[Due]:
 def upcoming(state: Session, agents: Iterable[str], rules: Rules) -> Iterator[Due]:
     """As `due`, one at a time: for an owner that takes one, folds it, and asks again. The state must not change
     meanwhile."""
-    if state.settings is None or state.unknown:
+    if state.settings is None or state.incomplete:
         return
     if "main" not in state.agents:
         yield _spawn_main(state)

@@ -1,7 +1,8 @@
 """What is true after an event: `evolve(state, event)`, pure and in constant time for one event.
 
 One function an event type, in a table. Events of other rooms' making (imports, forks) that change nothing here are
-listed as such; a type that this build does not know is noted, because a session that holds one must not be continued.
+listed as such; a type that this build does not know, and one whose text was taken out, is noted, because a session
+that holds one must not be continued. What later stands on such a one is passed over.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import msgspec
 
 from muse.event.content import Usage
 from muse.event.conversation import Answered, Said
-from muse.event.envelope import Event, Unknown
+from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import (
     KINDS,
     AgentContinued,
@@ -58,8 +59,8 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     state.closed = False
     if kind.origin != "command":
         state.clean = False
-    handler = _HANDLERS.get(type(event.body))
-    if handler is None:
+    handler = _HANDLERS.get(kind.body)
+    if handler is None or not _can_be_folded(state, event):
         return set()
     if undo is not None and event.type == "session.opened":
         for agent_id in state.agents:
@@ -72,6 +73,21 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
         else:
             state.active.discard(agent_id)
     return woken
+
+
+def _can_be_folded(state: Session, event: Event) -> bool:
+    """Whether the event is whole, and the agent and the call are there that its type needs. They may be missing only
+    where the state is incomplete; one that is not whole makes it so."""
+    if isinstance(event.body, Redacted):
+        state.redacted.append(f"{event.type} (#{event.seq})")
+        return False
+    if not state.incomplete:
+        return True
+    if isinstance(event.body, ToolStarted | ApprovalRequested):
+        return state.run(event.body.call) is not None
+    if isinstance(event.body, ModelRequested | ModelResponded | ToolFinished | EffectReconciled | BudgetReached):
+        return event.agent in state.agents
+    return True
 
 
 def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:

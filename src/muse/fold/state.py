@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -136,6 +136,12 @@ class Session(msgspec.Struct, kw_only=True):
     prompts: int = 0
     early: tuple[Said, ...] = ()
     unknown: list[str] = []
+    redacted: list[str] = []
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something that belongs here could not be folded: for reading only, nothing may be decided from it."""
+        return bool(self.unknown or self.redacted)
 
     def run(self, key: str) -> ToolRun | None:
         """The open tool run with this key, if its agent still has it."""
@@ -160,6 +166,7 @@ def remember(state: Session) -> Undo:
             timers=dict(state.timers),
             approvals=dict(state.approvals),
             unknown=list(state.unknown),
+            redacted=list(state.redacted),
         )
     )
 

@@ -17,7 +17,7 @@ from muse.event.strict_json import BadJson, read_line
 from muse.log.blobs import chunks_of
 from muse.log.export import EXPORT_VERSION
 from muse.log.protocol import Head
-from muse.log.verify import BLOBS, BODIES, CHAIN, HEADERS, ORDER, Named, Report, Row, commitment
+from muse.log.verify import BLOBS, BODIES, CHAIN, HEADERS, ORDER, Named, Report, Row, commitment, hidden_words
 
 LINES: Final = "lines"
 LINE_BYTES_MAX: Final = 2**31
@@ -283,7 +283,7 @@ def _report(export: _Export, wrong: _Wrong | None) -> Report:
             rows[0] = Row(LINES, "not proven", detail, export.head.seq + 1)
         exit_code = 8
     if export.redacted or export.hidden_blobs:
-        detail = f"hidden by redaction: parts of {len(export.redacted)} events, {export.hidden_blobs} blobs"
+        detail = hidden_words(len(export.redacted), export.hidden_blobs)
         rows.append(Row("hidden content", "not checkable", detail, export.redacted[0] if export.redacted else 0))
     if export.approvals:
         detail = "an approval proves that someone with this user's rights gave it, not who"

@@ -344,6 +344,11 @@ _MEANINGS: Final = {
 }
 
 
+def hidden_words(events: int, blobs: int) -> str:
+    """What redaction took out, counted."""
+    return f"hidden by redaction: parts of {events} event{'s' * (events != 1)}, {blobs} blob{'s' * (blobs != 1)}"
+
+
 def _report(links: _Links, has_structure: bool, has_blobs: bool, hidden_blobs: int) -> Report:
     rows = [_row(links, what) for what in (HEADERS, ORDER, BODIES, CHAIN, OPENING)]
     if has_structure or links.first(STRUCTURE)[0]:
@@ -351,7 +356,7 @@ def _report(links: _Links, has_structure: bool, has_blobs: bool, hidden_blobs: i
     can_tell = has_blobs or links.first(BLOBS)[0] is not None
     rows.append(_row(links, BLOBS) if can_tell else Row(BLOBS, "not checkable", "the blobs are not at hand"))
     if links.redacted or hidden_blobs:
-        detail = f"hidden by redaction: parts of {len(links.redacted)} events, {hidden_blobs} blobs"
+        detail = hidden_words(len(links.redacted), hidden_blobs)
         rows.append(Row("hidden content", "not checkable", detail, links.redacted[0] if links.redacted else 0))
     if links.approvals:
         detail = "an approval proves that someone with this user's rights gave it, not who"

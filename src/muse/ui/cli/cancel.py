@@ -18,8 +18,8 @@ from muse.ui.cli.speaking import CLIENT, Listener, acknowledge, listener, told
 def command(address: str, why: str, whole: bool, client_id: str, as_json: bool) -> int:
     """Stop what ADDRESS points at: SESSION@SEQ the call of that event, SESSION[:AGENT] the agent's running turn;
     without SESSION: of the session that runs in this folder."""
-    origin = app.origin(CLIENT)
-    with listener(address) as to:
+    with listener(address, f"cancel {words(address)}".rstrip()) as to:
+        origin = app.origin(CLIENT)
         if to.address.seq:
             agent, call = _call(to, client_id)
             body = CancelRequested(target="call", call=call, why=words(why), origin=origin)

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from muse import app
-from muse.errors import Conflict, UsageError
+from muse.errors import UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, ApprovalRequested
 from muse.ui.cli.address import Address, resolve
@@ -69,11 +69,13 @@ def told(command: Any) -> Any:
 
 
 @contextmanager
-def listener(text: str) -> Iterator[Listener]:
-    """The session at an address, open for submitting."""
+def listener(text: str, tried: str) -> Iterator[Listener]:
+    """The session at an address, open for submitting. Raises UsageError below a runner, and the log keeps a note of
+    what was `tried`."""
     place = resolve(text, running=True)
     log = app.open_log(place.path, read_only=False)
     try:
+        app.refuse_agents(log, CLIENT, tried)
         state = app.state_of(log)
         yield Listener(log, state, place.path, place.address, app.owner_pid(place.path))
     finally:
@@ -141,7 +143,8 @@ def describe(one: Waiting) -> list[str]:
 
 def answer(text: str, *, allow: bool, always: bool, note: str, client_id: str, as_json: bool) -> int:
     """Answer the request at an address, or the only one there is. Returns the exit code."""
-    with listener(text or _only(_of_this_folder(waiting())).address) as to:
+    tried = f"{'approve' if allow else 'deny'} {words(text)}".rstrip()
+    with listener(text or _only(_of_this_folder(waiting())).address, tried) as to:
         before = app.command_with(to.log, client_id) if client_id else None
         one = _open_request(to) if before is None else _answered_request(to, before)
         body = one.request
@@ -165,7 +168,7 @@ def _answered_request(to: Listener, answer: Event) -> Waiting:
     request = getattr(answer.body, "request", 0)
     event = app.event_at(to.log, request) if request else None
     if event is None or to.address.seq not in (0, request):
-        raise Conflict(f"this id was used for another command (#{answer.seq})", hint="use a new id for a new command")
+        raise UsageError(f"this id was used for another command (#{answer.seq})", hint="use a new id for a new command")
     return Waiting(f"{to.name}@{request}", to.log.session, to.path, event)
 
 

@@ -24,8 +24,8 @@ def command(address_and_text: tuple[str, ...], queue: bool, replace: bool, clien
     if queue and replace:
         raise UsageError("--queue and --replace say two things", hint="give one of them")
     words = text_of(text)
-    origin = app.origin(CLIENT)
-    with listener(address) as to:
+    with listener(address, f"steer {words}") as to:
+        origin = app.origin(CLIENT)
         agent = to.address.agent or "main"
         if agent != "main" and agent not in to.state.agents:
             raise UsageError(f"there is no agent {agent} in {to.name}", hint=f"there is: {', '.join(to.state.agents)}")

@@ -28,8 +28,8 @@ _COLOURS: Final = {"proven": "32", "failed": "31", "not proven": "33", "not chec
 @click.command("verify")
 @click.argument("address", default="", shell_complete=completing.sessions)
 @click.option(
-    "--head", "head", is_flag=False, flag_value="", default=None, metavar="[SEQ:HASH]",
-    help="A head kept elsewhere to hold the log against; without a value: print the head to keep.",
+    "--head", "head", default=None, metavar="SEQ:HASH",
+    help="A head kept elsewhere to hold the log against; the last line that verify prints is the head to keep.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON.")
 @click.option("--no-color", is_flag=True, help="Never colour.")
@@ -49,19 +49,19 @@ def command(address: str, head: str | None, as_json: bool, no_color: bool) -> in
     with answers(colour=not no_color) as out:
         if as_json:
             out.json(_json(report, place.path))
-        elif head == "" and report.exit_code == 0:
-            out.line(f"{report.head.seq}:{report.head.hash.hex()}")
         else:
             _print(report, place.path, out)
     return report.exit_code
 
 
 def _known(text: str | None) -> tuple[int, bytes] | None:
-    if not text:
+    if text is None:
         return None
     found = _head_form.fullmatch(text)
     if found is None:
-        raise UsageError(f"{text!r} is no head", hint="a head is SEQ:HASH, as muse verify --head prints it")
+        raise UsageError(
+            f"{text!r} is no head", hint="write muse verify SESSION --head SEQ:HASH; muse verify prints a head last"
+        )
     return int(found[1]), bytes.fromhex(found[2])
 
 

@@ -148,7 +148,7 @@ def _set_up(story: Story) -> None:
     stage, pace = story.stage, story.pace
     stage.caption(1, CAPTIONS[0])
     story.project.mkdir()
-    story.home.mkdir()
+    story.home.mkdir(mode=0o700)
     project.write_project(story.project)
     project.write_slow(story.project, ticks=pace.ticks, seconds=pace.tick_seconds, enough=story.enough)
     seconds = round(pace.ticks * pace.tick_seconds) * 2 + 60
@@ -275,6 +275,8 @@ def _check(story: Story, facts: Facts) -> Facts:
     changed, how = change_copy(story.log, copy)
     stage.note(f"one byte of a copy, in event #{changed}", how)
     copy_exit, _, named = processes.verify(copy, story.home)
+    for suffix in ("-wal", "-shm"):  # a reader of a log that nobody owns leaves them
+        copy.with_name(copy.name + suffix).unlink(missing_ok=True)
     stage.mark(copy_exit == 6, "$ muse verify (the copy)", f"exit {copy_exit}: the first bad event is #{named}", "33")
     original_exit, events, _ = processes.verify(story.log, story.home)
     good = original_exit == 0
