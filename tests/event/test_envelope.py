@@ -46,9 +46,10 @@ def test_a_redacted_body_shows_what_was_disclosed() -> None:
 
 
 def test_a_body_that_does_not_fit_its_type_is_refused() -> None:
-    with pytest.raises(InvalidEvent, match=r"event 3 .*note\.added") as refusal:
+    with pytest.raises(InvalidEvent, match=r"note\.added") as refusal:
         decode(header("note.added"), b'{"text":5}')
     assert "muse verify" in refusal.value.hint
+    assert "event 3" in refusal.value.hint
 
 
 def test_fields_that_a_later_build_added_are_passed_over() -> None:

@@ -109,6 +109,35 @@ def test_when_the_store_stays_away_nothing_more_starts_and_the_session_resumes(r
     assert set(rig.tally.counts().values()) == {1}
 
 
+class Cramped(Between):
+    """A log whose disk is nearly full from the fourth append on."""
+
+    def room(self) -> bool:
+        return self._appends < 4
+
+
+def test_without_room_nothing_more_starts_what_is_known_is_kept_and_the_session_resumes(rig: Rig) -> None:
+    rig.submit(UserPrompted(text="go"))
+    appended: list[int] = []
+
+    def note(append: int) -> None:
+        appended.append(len(rig.events()))
+
+    with pytest.raises(StoreUnavailable, match="nearly full") as refusal:
+        rig.run(lambda log: Cramped(log, nothing, note))  # type: ignore[arg-type,return-value]
+    assert "muse resume" in refusal.value.hint
+    left = rig.events()
+    assert len(appended) == 5
+    kept = {event.type for event in left[appended[3] :]}
+    assert kept
+    assert kept <= {"model.finished", "tool.finished"}, "outcomes and no intent"
+    assert {event.seq for event in left if event.seq >= rig.seen[0].seq} == {event.seq for event in rig.seen}
+    state = rig.run()
+    assert state.outcome == "done"
+    assert len(rig.tally.counts()) == 10
+    assert set(rig.tally.counts().values()) == {1}
+
+
 def test_steering_joins_the_running_turn_at_the_next_request(tmp_path: Path) -> None:
     rig = Rig(tmp_path, steps(1))
     rig.submit(UserPrompted(text="go"))

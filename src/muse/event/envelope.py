@@ -17,10 +17,6 @@ from muse.event.kinds import KINDS
 UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """(type, v) → body of v as a body of v + 1."""
 
-_UNREADABLE_HINT = (
-    "this session cannot go on; `muse verify` says whether it was changed, `muse log` shows what is before that event"
-)
-
 
 class Unknown(msgspec.Struct, frozen=True):
     """A body that this build cannot read: kept byte for byte and shown."""
@@ -59,7 +55,8 @@ def decode(
     try:
         read = _body(head.type, head.v, body, hidden, upcasters)
     except InvalidEvent as error:
-        raise InvalidEvent(f"event {head.seq} cannot be read: {error}", hint=_UNREADABLE_HINT) from error
+        hint = f"`muse verify` says whether the log was changed, `muse log` shows what is before event {head.seq}"
+        raise InvalidEvent(str(error), hint=f"the session cannot go on; {hint}") from error
     return Event(head.seq, head.id, head.time, head.type, head.v, head.agent, head.cause, head.epoch, read)
 
 

@@ -230,6 +230,33 @@ async def test_a_full_disk_ends_the_command_and_is_said(
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/proc"), reason="needs root on Linux, to mount a small disk"
+)
+async def test_how_a_command_ended_is_written_on_the_disk_that_it_filled(
+    make_runner: MakeRunner, shell: Shell, tmp_path: Path, mark: str
+) -> None:
+    disk = tmp_path / "run" / "disk"
+    disk.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        runner = make_runner(folder=disk / "session")
+        await runner.start(shell(1, f"head -c 4000000 /dev/zero > {disk}/filler 2>/dev/null; exit 7"))
+        with anyio.fail_after(30):
+            assert (await runner.wait("main/1", 1)).code == 7
+        (disk / "more").write_bytes(b"")
+        subprocess.run(["sh", "-c", f"head -c 4000000 /dev/zero > {disk}/more"], stderr=subprocess.DEVNULL, check=False)
+        with pytest.raises(StartRefused, match="No space left"):
+            await runner.start(shell(2, f"touch {tmp_path}/ran"))
+        assert not (tmp_path / "ran").exists()
+        (disk / "more").unlink()
+        (disk / "filler").unlink()
+        await runner.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 @pytest.mark.parametrize("obstacle", ["file", "folder in the way"])
 async def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, shell: Shell, obstacle: str) -> None:
     run_dir = tmp_path / "run"
