@@ -9,6 +9,7 @@ Folder (`$MUSE_HOME/run/<session>/`; folders 0700, files 0600):
         accepted  written, fsynced and linked (exclusively) before the command is executed
         output    stdout and stderr in order; the first `output_bytes` of `exit` are the result, later bytes come from
                   processes that were left running
+        room.*    space for `exit`, taken before the command starts and given back when it has ended; means nothing else
         exit      written after `output` was fsynced, renamed, folder fsynced
 
     accepted  epoch call attempt args_digest request time_ms timeout_ms, keeper and command {pid start_time boot_id}
