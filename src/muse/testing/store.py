@@ -8,25 +8,44 @@ What stands here holds for every store, in memory, in a file or on a server. Exp
 with the standard library, never with the code under test.
 """
 
-import contextlib
 import hashlib
 import hmac
 import json
 import secrets
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from muse.errors import Busy, Conflict, Damaged, Fenced, InvalidEvent, StoreUnavailable
-from muse.event.codec import encode
-from muse.event.commitment import commit
-from muse.log.protocol import PAGE_EVENTS, Claim, Draft, Head, Log, Ownership, Stored
-
-COMMANDS = {"user.prompted": 2, "cancel.requested": 1, "note.added": 3}
-"""What the handles of a place must be opened with: command types and the newest versions they know."""
-
-TIME = "2026-01-31T12:00:00.000000Z"
+from muse.log.protocol import PAGE_EVENTS, Claim, Draft, Head, Log, Stored
+from muse.testing.drafts import (
+    COMMANDS as COMMANDS,
+)
+from muse.testing.drafts import (
+    TIME as TIME,
+)
+from muse.testing.drafts import (
+    draft as draft,
+)
+from muse.testing.drafts import (
+    header_of as header_of,
+)
+from muse.testing.drafts import (
+    opened as opened,
+)
+from muse.testing.drafts import (
+    own as own,
+)
+from muse.testing.drafts import (
+    recording as recording,
+)
+from muse.testing.drafts import (
+    refused as refused,
+)
+from muse.testing.drafts import (
+    types_of as types_of,
+)
 
 
 class Place(Protocol):
@@ -39,58 +58,6 @@ class Place(Protocol):
     def another(self) -> Log:
         """A further handle on the session that `create` made."""
         ...
-
-
-def draft(type: str = "tool.finished", body: Mapping[str, object] | None = None, **fields: object) -> Draft:
-    """A draft with a random id and key; `fields` replaces any of its fields."""
-    data = encode(dict(body or ({"text": "1"} if type in COMMANDS else {"n": 1})))
-    root = commit(data, key := secrets.token_bytes(32))
-    made: dict[str, object] = {
-        "id": secrets.token_hex(16), "time": TIME, "type": type, "v": 1, "agent": "main", "cause": 0,
-        "body": data, "key": key, "count": root.count, "root": root.root,
-    }  # fmt: skip
-    return Draft(**{**made, **fields})  # type: ignore[arg-type]  # a wrong field fails in the constructor
-
-
-def opened(commands: Mapping[str, int] = COMMANDS) -> Draft:
-    """A `session.opened` that lists these commands."""
-    return draft("session.opened", {"commands": [{"type": type_, "v": v} for type_, v in commands.items()]})
-
-
-def own(log: Log, commands: Mapping[str, int] = COMMANDS) -> Ownership:
-    """Claim a log with a plain `session.opened`."""
-    return log.claim(lambda _claim: opened(commands))
-
-
-def recording(asked: list[Claim]) -> Callable[[Claim], Draft]:
-    """A `build` for `claim` that keeps what it was asked."""
-
-    def build(claim: Claim) -> Draft:
-        asked.append(claim)
-        return opened()
-
-    return build
-
-
-def header_of(event: Stored) -> dict[str, object]:
-    """The header, read with the standard library."""
-    header: dict[str, object] = json.loads(event.header)
-    return header
-
-
-def types_of(log: Log) -> list[object]:
-    """The types of all events, in order."""
-    return [header_of(event)["type"] for event in log.read()]
-
-
-@contextlib.contextmanager
-def refused(error: type[Exception]) -> Iterator[None]:
-    """What stands inside must raise `error`."""
-    try:
-        yield
-    except error:
-        return
-    raise AssertionError(f"{error.__name__} was not raised")
 
 
 class _Case:
