@@ -12,6 +12,7 @@ from muse.decide.context import Builder, Rules
 from muse.effect.model import scripted
 from muse.effect.model.scripted import ScriptedModel, Step
 from muse.effect.protocol import Tool, ToolCall, ToolResult, Verdict, Workspace
+from muse.errors import MuseError
 from muse.event.content import Observed, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
@@ -93,7 +94,12 @@ class Rig:
         finally:
             log.close()
 
-    def open(self, wrap: Callable[[Log], Log] = lambda log: log, tools: Mapping[str, Tool] | None = None) -> Running:
+    def open(
+        self,
+        wrap: Callable[[Log], Log] = lambda log: log,
+        tools: Mapping[str, Tool] | None = None,
+        on_fatal: Callable[[MuseError], None] | None = None,
+    ) -> Running:
         has = tools or {"tally": self.tally}
         log = wrap(self.handle())
         ownership = claim(log, SETTINGS, str(self.folder), lambda epoch: tuple(tool.spec for tool in has.values()))
@@ -106,7 +112,7 @@ class Rig:
             settled=lambda call, attempt: None,
             on_signal=lambda call, text: None,
         )
-        return Running(log, ownership, RULES, equipment, self.seen.append)
+        return Running(log, ownership, RULES, equipment, self.seen.append, on_fatal=on_fatal)
 
     def run(self, wrap: Callable[[Log], Log] = lambda log: log) -> Session:
         running = self.open(wrap)

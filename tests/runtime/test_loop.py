@@ -10,7 +10,7 @@ import pytest
 
 from muse.effect.model import scripted
 from muse.effect.model.scripted import Step
-from muse.errors import StoreUnavailable, UsageError
+from muse.errors import MuseError, StoreUnavailable, UsageError
 from muse.event.kinds import AgentSteered, ApprovalDecided, CancelRequested, ModelChanged, NoteAdded, UserPrompted
 from muse.log.protocol import Appended, Log
 from muse.runtime.checkpoint import fold
@@ -271,3 +271,42 @@ def test_six_hundred_tool_uses_in_one_response_all_run_once(tmp_path: Path) -> N
     assert rig.run().outcome == "done"
     assert len(rig.tally.counts()) == 600
     assert set(rig.tally.counts().values()) == {1}
+
+
+class Untidy:
+    """A log whose upkeep fails. Delegates everything else."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def tidy(self) -> bool:
+        raise StoreUnavailable("no space for a checkpoint")
+
+
+class Left(BaseException):
+    """The front door ended the process here."""
+
+
+def test_upkeep_that_fails_ends_the_host_like_any_other_store_error(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, steps(1))
+    rig.submit(UserPrompted(text="go"))
+    told: list[MuseError] = []
+
+    def leave(error: MuseError) -> None:
+        told.append(error)
+        raise Left
+
+    running = rig.open(Untidy, on_fatal=leave)  # type: ignore[arg-type]
+
+    async def play() -> None:
+        rig.tally.hold = anyio.Event()
+        with anyio.fail_after(20):
+            await running.run()
+
+    with pytest.raises(Left):
+        anyio.run(play)
+    running.release()
+    assert [str(error) for error in told] == ["no space for a checkpoint"]

@@ -111,8 +111,11 @@ class Loop:
         """Go on until the session is closed. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""
         async with anyio.create_task_group() as tasks:
             self.dispatch.begin(tasks, self)
+            idle = False
             while not self._stopping:
                 try:
+                    if idle:
+                        self.log.tidy()
                     await self._step()
                 except MuseError as error:
                     if self.on_fatal is not None:
@@ -122,8 +125,7 @@ class Loop:
                     break
                 with anyio.move_on_after(POLL_SECONDS) as waited:
                     await self._wake.wait()
-                if waited.cancelled_caught:
-                    self.log.tidy()
+                idle = waited.cancelled_caught
             tasks.cancel_scope.cancel()
         return self.state
 
@@ -200,7 +202,7 @@ class Loop:
         """Fold the facts and every decision that is due and ready, one at a time, into the state."""
         waiting = set(woken)
         for outcome, draft in facts:
-            waiting |= evolve(self.state, self._event(draft, outcome.body), undo)
+            waiting |= evolve(self.state, self._event(draft, outcome.body, self.state.seq + 1), undo)
         order = sorted(waiting)  # which is a heap: always the first agent by name, however many wait
         decisions: list[tuple[Due, Draft]] = []
         while order and len(decisions) < DECISIONS_MAX:
@@ -211,25 +213,16 @@ class Loop:
                 continue
             taken = self.dispatch.observed(ready)
             draft = seal(taken.body, taken.agent, taken.cause)
-            for other in evolve(self.state, self._event(draft, taken.body), undo) - waiting:
+            for other in evolve(self.state, self._event(draft, taken.body, self.state.seq + 1), undo) - waiting:
                 waiting.add(other)
                 heappush(order, other)
             decisions.append((taken, draft))
         self._woken |= waiting  # those left over for the next append, when there were too many for this one
         return _Batch(list(facts), decisions)
 
-    def _event(self, draft: Draft, body: msgspec.Struct) -> Event:
-        return Event(
-            seq=self.state.seq + 1,
-            id=draft.id,
-            time=draft.time,
-            type=draft.type,
-            v=draft.v,
-            agent=draft.agent,
-            cause=draft.cause,
-            epoch=self.ownership.epoch,
-            body=body,
-        )
+    def _event(self, draft: Draft, body: msgspec.Struct, seq: int) -> Event:
+        epoch = self.ownership.epoch
+        return Event(seq, draft.id, draft.time, draft.type, draft.v, draft.agent, draft.cause, epoch, body)
 
     def _durable(self, batch: _Batch, before: int) -> None:
         """Everything of the batch is on disk: show it, and start what its intents allow."""
@@ -242,8 +235,7 @@ class Loop:
             self._show(seq, draft, decision.body, decision.request)
 
     def _show(self, seq: int, draft: Draft, body: msgspec.Struct, request: bytes) -> None:
-        epoch = self.ownership.epoch
-        event = Event(seq, draft.id, draft.time, draft.type, draft.v, draft.agent, draft.cause, epoch, body)
+        event = self._event(draft, body, seq)
         self.on_event(event)
         self.dispatch.react(event, self.state, request)
 
