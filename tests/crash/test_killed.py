@@ -41,13 +41,15 @@ def test_a_session_of_30_steps_killed_30_times_does_each_step_once(tmp_path: Pat
 
 @pytest.mark.long
 def test_thirty_sessions_killed_once_each_do_each_step_once(tmp_path: Path) -> None:
-    """At any time from the start of the process on: by lines shown, or by the clock while the process starts."""
+    """At any time from the start of the process on: by lines shown, or by the clock while the process starts.
+
+    A session that ended before its kill came is checked like the others and does not count among the thirty."""
     rng = random.Random(seed())
     steps = task(6)
-    kills = 0
+    killed = 0
     with AnthropicServer(steps) as anthropic, OpenAIServer(steps) as openai:
         told: dict[str, set[str]] = {"anthropic": set(), "openai": set()}
-        for number in range(32):
+        for number in range(120):
             server, dialect = ((anthropic, "anthropic"), (openai, "openai"))[number % 2]
             with Rig(tmp_path / str(number), FILES) as rig:
                 rig.provider(dialect, server.base_url)
@@ -61,9 +63,11 @@ def test_thirty_sessions_killed_once_each_do_each_step_once(tmp_path: Path) -> N
                 run.assert_each_step_once()
                 run.assert_log()
                 told[dialect].add(last_request(server, rig))
-                kills += run.kills
+                killed += run.kills > 0
+            if killed == 30:
+                break
         assert len(told["anthropic"]) == len(told["openai"]) == 1
-    assert kills >= 25
+    assert killed == 30
     assert anthropic.violations == openai.violations == []
 
 
@@ -98,12 +102,12 @@ def test_a_kill_while_the_first_process_starts_leaves_nothing_broken(tmp_path: P
 def test_the_whole_tree_killed_starts_nothing_twice_and_says_what_is_unknown(tmp_path: Path) -> None:
     """Host, runner and commands die together, as in a power cut: only the command that ran may be in doubt."""
     rng = random.Random(seed())
-    steps = task(15)
+    steps = task(30)
     with AnthropicServer(steps) as server, Rig(tmp_path, FILES) as rig:
         rig.provider("anthropic", server.base_url)
         run = Crashing(rig, steps)
         for _ in range(10):
-            if run.life(rng.randint(3, 9), rng.uniform(0, 0.1), lambda process: rig.kill_all()) != -9:
+            if run.life(rng.randint(3, 9), rng.uniform(0, 0.05), lambda process: rig.kill_all()) != -9:
                 break
         assert run.kills >= 5
         if not run.ended:

@@ -1,0 +1,147 @@
+"""What other processes say to a session, and who may."""
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muse.app.places import event_at
+from muse.config import BUILT_IN, Config, load
+from muse.errors import ConfigError, Conflict, MuseError, UsageError
+from muse.event.content import Origin
+from muse.event.envelope import Event
+from muse.event.kinds import NoteAdded
+from muse.log.catalog import Entry as Entry
+from muse.log.protocol import Log as Log
+from muse.runtime import host
+from muse.runtime.reading import Position as Position
+from muse.runtime.reading import Reading as Reading
+from muse.runtime.seal import seal
+from muse.runtime.session import Session as Session
+
+if TYPE_CHECKING:
+    from muse.effect.tool.masking import KnownSecrets
+
+SUPERVISOR = b"/effect/runner/supervisor.py"
+"""What the command line of a runner, and of each keeper below it, holds."""
+TRIED_MAX = 200
+"""Characters that the log keeps of a command that an agent's process tried and was refused."""
+
+
+def origin(client: str) -> Origin:
+    """Where a command of this process comes from. Raises UsageError below a runner: a command that an agent started
+    may not speak for a person."""
+    found = host.this_origin(client)
+    if _is_below_runner(found):
+        raise UsageError(
+            "this process was started by an agent, and an agent may not approve, steer or cancel",
+            hint="do it from a terminal of your own",
+        )
+    return found
+
+
+def refuse_agents(log: Log, client: str, tried: str) -> None:
+    """As `origin`, and the log keeps a note of what was tried, with where it came from. A note that cannot be written
+    changes nothing about the refusal."""
+    found = host.this_origin(client)
+    if not _is_below_runner(found):
+        return
+    said = tried if len(tried) <= TRIED_MAX else f"{tried[:TRIED_MAX]} …"
+    with suppress(MuseError):
+        submit(log, NoteAdded(text=f"refused: a command run by the agent tried: {said}", origin=found), "main")
+    origin(client)
+
+
+def _is_below_runner(found: Origin) -> bool:
+    for pid in found.ancestry:
+        with suppress(OSError):
+            if SUPERVISOR in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return True
+    return False
+
+
+def known_secrets(config: Config | None = None) -> "KnownSecrets":
+    """What may stand in no log and go to no model: the values of all variables that are named like secrets or hold a
+    provider's key, whatever their name. Without `config` the settings of the current folder name the providers."""
+    from muse.effect.tool.masking import KnownSecrets
+
+    if config is None:
+        try:
+            config = load(Path.cwd())
+        except (ConfigError, OSError):  # words are said with settings that are broken, too
+            config = Config()
+    names = {provider.api_key_env for provider in (*BUILT_IN.values(), *config.providers.values())}
+    return KnownSecrets.of_environment(os.environ, names)
+
+
+def holds_secret(text: str) -> bool:
+    """Whether a known secret stands in `text`."""
+    return known_secrets().is_in(text.encode("utf-8", "surrogateescape"))
+
+
+def owner_pid(path: Path) -> int:
+    """The pid of the living process that owns this session, 0 if there is none.
+
+    A lock is looked at by taking it for a moment, so that is done only where a living process says to hold it.
+    """
+    from muse.log import lock
+
+    place = path.with_suffix(".lock")
+    owner = lock.read_owner(place)
+    if owner is None or (owner.boot_id and owner.boot_id != lock.boot_id()):
+        return 0
+    if owner.started and owner.started != lock.start_time(owner.pid):
+        return 0
+    try:
+        return owner.pid if lock.is_held(place) else 0
+    except OSError:
+        return 0
+
+
+def submit(log: Log, body: msgspec.Struct, agent: str, *, cause: int = 0, client_id: str = "") -> int:
+    """Submit a command to a session, whoever runs it, and return its seq once it is durable. Known secrets in its words
+    become placeholders.
+
+    With `client_id` (any text) the same command from any process is one event: its seq is returned again. Raises
+    UsageError when that id stands for something else.
+    """
+    body = known_secrets().masked(body)
+    event_id = _event_id(client_id) if client_id else ""
+    draft = seal(body, agent, cause, event_id=event_id)
+    if client_id and (seq := _said_before(log, draft.id, body, agent)):
+        return seq
+    try:
+        return log.submit(draft)
+    except Conflict:
+        if seq := _said_before(log, draft.id, body, agent):
+            return seq
+        raise
+
+
+def command_with(log: Log, client_id: str) -> Event | None:
+    """The command that was submitted with this id of a client's, or None."""
+    event_id = _event_id(client_id)
+    seq = log.find([event_id]).get(event_id, 0)
+    return event_at(log, seq) if seq else None
+
+
+def _event_id(client_id: str) -> str:
+    return hashlib.sha256(client_id.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _said_before(log: Log, event_id: str, body: msgspec.Struct, agent: str) -> int:
+    """The seq of the command with this id, 0 if there is none. Who said it does not matter; what, does."""
+    seq = log.find([event_id]).get(event_id, 0)
+    event = event_at(log, seq) if seq else None
+    if event is None:
+        return 0
+    if type(event.body) is not type(body) or event.agent != agent or _plain(event.body) != _plain(body):
+        raise UsageError(f"this id was used for another command (#{seq})", hint="use a new id for a new command")
+    return seq
+
+
+def _plain(body: msgspec.Struct) -> msgspec.Struct:
+    return msgspec.structs.replace(body, origin=Origin())

@@ -1,0 +1,138 @@
+"""A session that this process owns."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from muse.app.commands import known_secrets
+from muse.app.models import model_of, rules
+from muse.app.places import event_at, open_log, path_of, run_folder
+from muse.config import Config
+from muse.effect.protocol import Model, Tool, Workspace
+from muse.errors import MuseError
+from muse.event.content import Settings, ToolSpec
+from muse.event.envelope import Event
+from muse.log.catalog import Entry as Entry
+from muse.log.protocol import Log as Log
+from muse.runtime.dispatch import Equipment
+from muse.runtime.outputs import read_output
+from muse.runtime.reading import Position as Position
+from muse.runtime.reading import Reading as Reading
+from muse.runtime.seal import seal
+from muse.runtime.session import Running, claim
+from muse.runtime.session import Session as Session
+
+if TYPE_CHECKING:
+    pass
+
+
+class Owned:
+    """A session that this process owns: what `exec`, `resume` and the chat drive."""
+
+    def __init__(
+        self,
+        log: Log,
+        config: Config,
+        settings: Settings,
+        workspace: Path,
+        on_event: Callable[[Event], None],
+        on_signal: Callable[[str, str], None],
+        *,
+        fresh: bool,
+        name: str = "",
+        stay: bool = False,
+        show_after: int | None = None,
+        model: Model | None = None,
+        on_fatal: Callable[[MuseError], None] | None = None,
+    ) -> None:
+        """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
+        cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit)."""
+        from muse.effect.runner import Runner
+        from muse.effect.tool import builtin_tools
+
+        model = model or model_of(config, settings)
+        self._secrets = known_secrets(config)
+        found: dict[str, Tool] = {}
+        runners: list[Runner] = []
+
+        def specs(epoch: int) -> tuple[ToolSpec, ...]:
+            runners.append(Runner(run_folder(log.session), epoch))
+            environment = os.environ | {"MUSE_SESSION": log.session}
+            found.update(
+                builtin_tools(
+                    runners[0],
+                    read_output=self._read_output,
+                    environment=environment,
+                    extra_names=(*config.shell_environment, "MUSE_SESSION"),
+                    secrets=self._secrets,
+                )
+            )
+            return tuple(tool.spec for tool in found.values())
+
+        ownership = claim(log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets)
+        self._runner = runners[0]
+        self._submitter = open_log(path_of(log), read_only=False, check=False)
+        self._blobs: Log | None = None
+        equipment = Equipment(
+            model=model,
+            tools=found,
+            workspace=Workspace(workspace),
+            log=log,
+            blobs=self._blob_log,
+            settled=self._runner.discard,
+            on_signal=on_signal,
+        )
+        self._log = log
+        self.running = Running(
+            log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal
+        )
+
+    async def _read_output(self, call: str, offset: int, limit: int) -> bytes | None:
+        def read() -> bytes | None:
+            log = open_log(path_of(self._log), check=False)
+            try:
+                return read_output(log, call, offset, limit)
+            finally:
+                log.close()
+
+        return await anyio.to_thread.run_sync(read)
+
+    def _blob_log(self) -> Log:
+        if self._blobs is None:
+            self._blobs = open_log(path_of(self._log), read_only=False, check=False)
+        return self._blobs
+
+    def event(self, seq: int) -> Event | None:
+        """An event of the log."""
+        return event_at(self._submitter, seq)
+
+    def submit(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> int:
+        """Submit a command, through the log like anybody else and without known secrets, and return its seq."""
+        seq = self._submitter.submit(seal(self._secrets.masked(body), agent, cause))
+        self.running.poke()
+        return seq
+
+    async def run(self) -> Session:
+        """Go on until the session closes, then let go of runner and log."""
+        try:
+            return await self.running.run()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._runner.aclose()
+            self.close()
+
+    def leave(self) -> None:
+        """Close the log at once, cancelling nothing: for a process that ends right after. Commands go on under the
+        runner, and the next owner re-attaches to them."""
+        self.close()
+
+    def close(self) -> None:
+        """Close every handle; the log last, so that one file remains."""
+        for log in (self._blobs, self._submitter):
+            if log is not None:
+                log.close()
+        self.running.release()

@@ -1,0 +1,167 @@
+"""Where sessions are kept, and what is read from them."""
+
+import errno
+import secrets
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muse.app.models import rules
+from muse.config import muse_home
+from muse.errors import MuseError, NotALog, StoreUnavailable, UsageError
+from muse.event.envelope import Event, decode
+from muse.event.kinds import COMMANDS
+from muse.log.catalog import Catalog
+from muse.log.protocol import Log as Log
+from muse.runtime import reading
+from muse.runtime.checkpoint import fold
+from muse.runtime.reading import Reading as Reading
+from muse.runtime.session import Session as Session
+
+if TYPE_CHECKING:
+    from muse.effect.tool.preview import Preview
+    from muse.runtime.reading import Report
+
+SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+SUFFIX = ".muse"
+
+
+def new_session_id() -> str:
+    """`YYYYMMDD-HHMMSS-xxxxxxxx`: sorts by time; the last eight characters alone name it. The first two of them are
+    the milliseconds, so that sessions made in one second sort too; the others are drawn."""
+    now = datetime.now(UTC)
+    high, low = divmod(now.microsecond // 1000, len(SESSION_ALPHABET))
+    tail = SESSION_ALPHABET[high] + SESSION_ALPHABET[low] + "".join(secrets.choice(SESSION_ALPHABET) for _ in range(6))
+    return f"{now:%Y%m%d-%H%M%S}-{tail}"
+
+
+def session_path(session: str) -> Path:
+    """The file of a session that is about to be made."""
+    return muse_home() / "sessions" / session[:4] / session[4:6] / session[6:8] / f"{session}{SUFFIX}"
+
+
+def run_folder(session: str) -> Path:
+    """Where the session's runner keeps its files."""
+    return muse_home() / "run" / session
+
+
+def session_files() -> list[Path]:
+    """All session files under MUSE_HOME, newest first."""
+    return sorted((muse_home() / "sessions").glob(f"*/*/*/*{SUFFIX}"), key=lambda path: path.name, reverse=True)
+
+
+def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
+    """The log in a file. Raises UsageError for a file of another kind; one that is named like a log and is none (any
+    more) is damage."""
+    from muse.log.sqlite import SqliteLog
+
+    try:
+        return SqliteLog.open(path, commands=COMMANDS, read_only=read_only, check=check)
+    except NotALog as error:
+        if path.suffix == SUFFIX:
+            raise
+        raise UsageError(str(error), hint="give a session, its file, or an export (.jsonl)") from error
+
+
+def read_session(path: Path) -> Reading:
+    """A session open for reading only, its chain of stored roots followed; what is before damage stays readable."""
+    return Reading.open(lambda check: open_log(path, check=check))
+
+
+def verify_file(
+    path: Path, head: tuple[int, bytes] | None = None, progress: Callable[[int], None] | None = None
+) -> "Report":
+    """The verdict on a session's file or an export."""
+    return reading.verify_file(path, lambda file: open_log(file, check=False), rules(), head=head, progress=progress)
+
+
+def catalog() -> Catalog:
+    """What listings say about sessions, with its cache."""
+    return Catalog(muse_home() / "cache" / "catalog.json", lambda file: open_log(file, check=False))
+
+
+def create_log(session: str) -> Log:
+    """A new, empty log for this session id. Raises UsageError where the place for logs cannot be made or written."""
+    from muse.log.sqlite import SqliteLog
+
+    try:
+        return SqliteLog.create(session_path(session), session, commands=COMMANDS)
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        if cause is not None and (not isinstance(cause, OSError) or cause.errno in (errno.ENOSPC, errno.EDQUOT)):
+            raise
+        raise UsageError(
+            f"sessions cannot be kept in {muse_home()}: {error}",
+            hint="set MUSE_HOME to a folder of yours on a local disk",
+        ) from error
+
+
+def events(log: Log, after: int = 0, before: int | None = None) -> Iterator[Event]:
+    """Decoded events of a log."""
+    for stored in log.read(after=after, before=before):
+        yield decode(stored.header, stored.body, stored.hidden)
+
+
+def preview(tool: str, args: str, workspace: str) -> "Preview | None":
+    """What a call that edits or writes a file would change in it as it is now; None for any other call."""
+    from muse.decide.approval import parsed
+    from muse.effect.tool.preview import preview as look
+
+    return look(tool, parsed(args), Path(workspace))
+
+
+def sqlite_version() -> str:
+    """The version of the SQLite that keeps the logs."""
+    import apsw
+
+    return apsw.sqlite_lib_version()
+
+
+def file_system(folder: Path) -> tuple[str, bool]:
+    """The kernel's name of the file system of a folder ("" where unknown), and whether a log is safe on it."""
+    from muse.log.place import filesystem_type, is_remote
+
+    kind = filesystem_type(folder)
+    return kind or "", kind is None or not is_remote(kind)
+
+
+def event_at(log: Log, seq: int) -> Event | None:
+    """The event with this seq, or None."""
+    return next(events(log, seq - 1, seq + 1), None)
+
+
+def discard_empty(log: Log) -> None:
+    """Close a log, and take its file away when it holds no event: a session that never began. Where another process
+    owns it, or the lock cannot be taken, it stays."""
+    from muse.log.lock import acquire
+
+    path = path_of(log)
+    try:
+        lock = acquire(path.with_suffix(".lock"))
+    except MuseError:
+        log.close()
+        return
+    try:
+        empty = log.head().seq == 0
+    except MuseError:
+        empty = False
+    try:
+        log.close()
+        if empty:  # the log first: as long as it is there, its lock file is, so that two never hold two locks for it
+            path.unlink(missing_ok=True)
+            path.with_suffix(".lock").unlink(missing_ok=True)
+    finally:
+        lock.release()
+
+
+def path_of(log: Log) -> Path:
+    """The file of a log that is kept in one."""
+    path = getattr(log, "path", None)
+    assert isinstance(path, Path), "this log is not kept in a file"
+    return path
+
+
+def state_of(log: Log) -> Session:
+    """The state after the last event."""
+    return fold(log)

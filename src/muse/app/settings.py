@@ -1,0 +1,133 @@
+"""What a session runs with."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muse import __version__
+from muse.app.places import event_at
+from muse.config import Config, Loaded, Permissions, provider_of
+from muse.decide.policy import parse_mode, parse_rule
+from muse.errors import ConfigError, NewerLog, UsageError
+from muse.event.content import PermissionRules, Settings
+from muse.log.catalog import Entry as Entry
+from muse.log.protocol import Log as Log
+from muse.runtime.reading import Position as Position
+from muse.runtime.reading import Reading as Reading
+from muse.runtime.session import Session as Session
+
+if TYPE_CHECKING:
+    pass
+
+SCRIPTED = "scripted/"
+LIMITS = {
+    "approval_timeout": "approval_timeout_seconds",
+    "max_output_tokens": "output_tokens_max",
+    "max_model_attempts": "model_attempts_max",
+    "max_model_calls": "model_calls_max",
+    "max_parallel_tools": "parallel_tools_max",
+    "shell_timeout": "shell_timeout_seconds",
+    "retry_base_ms": "retry_base_ms",
+}
+"""Key of the settings file → field of the settings that a session records."""
+APPROVAL_TIMEOUT = 300
+"""Seconds that a request waits where the settings say nothing and no person sits at the terminal."""
+
+
+def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
+    """What `session.opened` records of a new session. Raises `ConfigError` for a model, mode or rule that cannot be
+    used."""
+    provider, dialect, rest = _provider(config, model or config.model)
+    return Settings(
+        provider=provider,
+        dialect=dialect,
+        model=rest,
+        mode=parse_mode(mode or config.permission_mode),
+        permissions=_rules(config.permissions),
+        **_limits(config),
+    )
+
+
+def _limits(config: Config) -> dict[str, int]:
+    found = {name: getattr(config, key) for key, name in LIMITS.items()}
+    if found["approval_timeout_seconds"] is None:
+        found["approval_timeout_seconds"] = APPROVAL_TIMEOUT
+    return found
+
+
+def _provider(config: Config, name: str) -> tuple[str, str, str]:
+    if name.startswith(SCRIPTED):
+        return "scripted", "scripted", str(Path(name.removeprefix(SCRIPTED)).expanduser().absolute())
+    provider, found, rest = provider_of(config, name)
+    return provider, found.dialect, rest
+
+
+def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = "") -> Settings:
+    """What `session.opened` records when a session goes on: model, mode, rules and limits of its log; of the settings
+    only what tightens (ask and deny rules), how long an approval waits, and what `-c` names. Raises `ConfigError`."""
+    assert state.settings is not None
+    config, given = loaded.config, loaded.given
+    model = model or (config.model if "model" in given else "")
+    mode = mode or (config.permission_mode if "permission_mode" in given else "")
+    new = _rules(config.permissions)
+    rules = PermissionRules(
+        allow=_joined(state.allow, new.allow if "permissions" in given else ()),
+        ask=_joined(state.ask, new.ask),
+        deny=_joined(state.deny, new.deny),
+    )
+    limits = _limits(config)
+    changes: dict[str, object] = {name: limits[name] for key, name in LIMITS.items() if key in given}
+    changes |= {"mode": parse_mode(mode or state.mode), "permissions": rules}
+    changes["approval_timeout_seconds"] = limits["approval_timeout_seconds"]
+    if model:
+        provider, dialect, rest = _provider(config, model)
+        changes |= {"provider": provider, "dialect": dialect, "model": rest}
+    settings: Settings = msgspec.structs.replace(state.settings, **changes)
+    return settings
+
+
+def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
+    """The settings with more rules. Raises `ConfigError` for one that cannot be read."""
+    more = _rules(Permissions(allow=allow, deny=deny))
+    old = settings.permissions
+    joined = PermissionRules(allow=_joined(old.allow, more.allow), ask=old.ask, deny=_joined(old.deny, more.deny))
+    return msgspec.structs.replace(settings, permissions=joined)
+
+
+def _joined(old: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*old, *more)))
+
+
+def _rules(permissions: Permissions) -> PermissionRules:
+    for text in (*permissions.allow, *permissions.ask, *permissions.deny):
+        try:
+            parse_rule(text)
+        except ConfigError as error:
+            hint = error.hint or "docs/permissions.md shows what a rule looks like"
+            raise ConfigError(f"permissions: {text!r} is no rule: {error}", hint=hint) from error
+    return PermissionRules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+
+
+def require_continuable(log: Log, state: Session) -> None:
+    """Raises NewerLog when the log holds events that this version does not know, and UsageError when text that the
+    agents went by was taken out of it: it can be read, not continued."""
+    if state.redacted:
+        raise UsageError(
+            f"this session cannot go on: what its agents went by was redacted: {_some(state.redacted)}",
+            hint="read it (muse replay, muse log, muse show), hand it on (muse export), or start a new session",
+        )
+    if not state.unknown:
+        return
+    opened = event_at(log, state.opened)
+    found = getattr(opened.body, "host", None) if opened else None
+    by = f"muse {found.muse}" if found is not None and found.muse else "another version of muse"
+    some = _some(state.unknown)
+    raise NewerLog(
+        f"this session cannot go on here: it holds what muse {__version__} does not know ({some}), written by {by}",
+        hint="go on with that version, or read it: muse replay, muse log, muse export all work",
+    )
+
+
+def _some(events: list[str]) -> str:
+    return ", ".join(events[:3]) + (f" and {len(events) - 3} more" if len(events) > 3 else "")
