@@ -14,13 +14,9 @@ from muse.errors import ConfigError, Conflict, MuseError, UsageError
 from muse.event.content import Origin
 from muse.event.envelope import Event
 from muse.event.kinds import NoteAdded
-from muse.log.catalog import Entry as Entry
-from muse.log.protocol import Log as Log
+from muse.log.protocol import Log
 from muse.runtime import host
-from muse.runtime.reading import Position as Position
-from muse.runtime.reading import Reading as Reading
 from muse.runtime.seal import seal
-from muse.runtime.session import Session as Session
 
 if TYPE_CHECKING:
     from muse.effect.tool.masking import KnownSecrets

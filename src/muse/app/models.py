@@ -2,21 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from muse.config import Config, provider_of
 from muse.decide.context import RULES_VERSION, Builder, Rules
 from muse.effect.protocol import Model
 from muse.errors import MissingKey
 from muse.event.content import Settings
-from muse.log.catalog import Entry as Entry
-from muse.log.protocol import Log as Log
-from muse.runtime.reading import Position as Position
-from muse.runtime.reading import Reading as Reading
-from muse.runtime.session import Session as Session
-
-if TYPE_CHECKING:
-    pass
 
 
 def rules() -> Rules:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -16,18 +15,11 @@ from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
 from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event
-from muse.log.catalog import Entry as Entry
-from muse.log.protocol import Log as Log
+from muse.log.protocol import Log
 from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
-from muse.runtime.reading import Position as Position
-from muse.runtime.reading import Reading as Reading
 from muse.runtime.seal import seal
-from muse.runtime.session import Running, claim
-from muse.runtime.session import Session as Session
-
-if TYPE_CHECKING:
-    pass
+from muse.runtime.session import Running, Session, claim
 
 
 class Owned:

@@ -13,11 +13,11 @@ from muse.errors import MuseError, NotALog, StoreUnavailable, UsageError
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
 from muse.log.catalog import Catalog
-from muse.log.protocol import Log as Log
+from muse.log.protocol import Log
 from muse.runtime import reading
 from muse.runtime.checkpoint import fold
-from muse.runtime.reading import Reading as Reading
-from muse.runtime.session import Session as Session
+from muse.runtime.reading import Reading
+from muse.runtime.session import Session
 
 if TYPE_CHECKING:
     from muse.effect.tool.preview import Preview

@@ -1,7 +1,6 @@
 """What a session runs with."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,14 +10,8 @@ from muse.config import Config, Loaded, Permissions, provider_of
 from muse.decide.policy import parse_mode, parse_rule
 from muse.errors import ConfigError, NewerLog, UsageError
 from muse.event.content import PermissionRules, Settings
-from muse.log.catalog import Entry as Entry
-from muse.log.protocol import Log as Log
-from muse.runtime.reading import Position as Position
-from muse.runtime.reading import Reading as Reading
-from muse.runtime.session import Session as Session
-
-if TYPE_CHECKING:
-    pass
+from muse.log.protocol import Log
+from muse.runtime.session import Session
 
 SCRIPTED = "scripted/"
 LIMITS = {
