@@ -7,6 +7,7 @@ be deleted at any time. A file that is damaged, foreign or newer is an entry tha
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,21 +22,28 @@ from muse.event.kinds import (
     ApprovalDecided,
     ApprovalRequested,
     CancelRequested,
+    LogImported,
     ModelResponded,
     SessionClosed,
+    SessionForked,
     SessionOpened,
     UserPrompted,
 )  # fmt: skip
+from muse.event.text import clean
 from muse.log.lock import boot_id, is_held, read_owner, start_time
 from muse.log.protocol import Log
 
-CACHE_VERSION: Final = 1
+CACHE_VERSION: Final = 2
 CACHE_SESSIONS_MAX: Final = 10_000
 PROMPT_CHARACTERS: Final = 400
+SESSION_ID: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{8}")
 
 _COUNTED: Final = frozenset(
-    {"model.responded", "approval.requested", "approval.decided", "cancel.requested", "session.closed"}
-)
+    {
+        "model.responded", "approval.requested", "approval.decided", "cancel.requested", "session.closed",
+        "session.forked", "log.imported",
+    }
+)  # fmt: skip
 _ASIDE: Final = frozenset({"note.added", "head.signed", "log.redacted"})
 """Types that may follow a close and change nothing about how the session ended."""
 
@@ -44,7 +52,8 @@ State = Literal["running", "waiting", "closed", "stopped", "empty", "damaged"]
 
 class Totals(msgspec.Struct):
     """What was counted up to event `seq`, whose chain value is `hash` (hex). `open` maps the seq of each unanswered
-    approval request to its call; `opened` and `prompted` are the seqs of the last opening and the first prompt."""
+    approval request to its call; `opened` and `prompted` are the seqs of the last opening and the first prompt;
+    `parents` names the sessions whose events this one goes on from."""
 
     seq: int = 0
     hash: str = ""
@@ -56,11 +65,13 @@ class Totals(msgspec.Struct):
     output: int = 0
     cached: int = 0
     cost_microusd: int = 0
+    parents: tuple[str, ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One session of a listing. Times are those of headers; `input` counts all tokens in, `cached` those of them that
-    came from the provider's cache. `problem` says what is wrong with a damaged one."""
+    came from the provider's cache. `problem` says what is wrong with a damaged one. `hash` (hex) is the chain value of the
+    last event, `parents` the sessions that this one was forked or imported from."""
 
     session: str
     file: str
@@ -79,6 +90,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     cached: int = 0
     cost_microusd: int = 0
     problem: str = ""
+    hash: str = ""
+    parents: tuple[str, ...] = ()
 
 
 class _Kept(msgspec.Struct):
@@ -143,12 +156,14 @@ class Catalog:
             output=totals.output,
             cached=totals.cached,
             cost_microusd=totals.cost_microusd,
+            hash=totals.hash if totals.seq else "",
+            parents=totals.parents,
         )
 
     def _counted(self, path: Path, log: Log) -> Totals:
         """The totals up to the head: the cached ones and what came after."""
         head = log.head()
-        totals = self._totals.get(str(path))
+        totals = self._totals.get(clean(str(path)).text)
         if totals is None or not _still_there(log, totals):
             totals = Totals()
         if totals.seq == head.seq:
@@ -159,7 +174,7 @@ class Catalog:
                 break
             _count(totals, log, seq, header)
         totals.hash = head.hash.hex()
-        self._totals[str(path)] = totals
+        self._totals[clean(str(path)).text] = totals
         self._changed = True
         return totals
 
@@ -241,8 +256,19 @@ def _count_body(totals: Totals, event: Event) -> None:
             totals.open.pop(body.request, None)
         case CancelRequested():
             _settle(totals, lambda call: call == body.call if body.call else call.partition("/")[0] == event.agent)
+        case SessionForked():
+            totals.parents = (*totals.parents, body.parent)
+        case LogImported() if session := _session_named(body.source):
+            totals.parents = (*totals.parents, session)
         case _:
             pass
+
+
+def _session_named(source: str) -> str:
+    """The session whose log (by name, whatever the folder) an import came from, "" for a file of another kind: no words
+    of a log go into the cache."""
+    name = source.rpartition("/")[2].removesuffix(".muse")
+    return name if SESSION_ID.fullmatch(name) else ""
 
 
 def _settle(totals: Totals, ended: Callable[[str], bool]) -> None:
