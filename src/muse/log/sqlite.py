@@ -15,6 +15,7 @@ import apsw
 
 from muse.errors import Conflict, Damaged, Fenced, InvalidEvent, StoreUnavailable, UsageError
 from muse.event.codec import BlobRef
+from muse.failpoint import hit
 from muse.log import blobs, chain, schema
 from muse.log.chain import Row
 from muse.log.lock import OwnerLock, acquire
@@ -323,7 +324,9 @@ class SqliteLog(SqliteReader):
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield
+            hit("before_commit")
             self._db.execute("COMMIT")
+            hit("after_commit")
         except apsw.ConstraintError:
             self._roll_back()
             raise
@@ -415,6 +418,7 @@ class SqliteLog(SqliteReader):
         if self._wal_pages < pages or self._broken:
             return False
         with self._reading():
+            hit("in_tidy")
             try:
                 _, moved = self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.BusyError:  # another process is at it
@@ -455,6 +459,7 @@ class SqliteLog(SqliteReader):
                 # Upkeep only: on a full or failing disk the next owner does it, and closing must not fail for it.
                 with contextlib.suppress(apsw.Error, StoreUnavailable):
                     self._sweep()
+                    hit("in_close")
                     self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
             with contextlib.suppress(apsw.Error):  # every commit was durable before: there is nothing left to lose

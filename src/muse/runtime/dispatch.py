@@ -37,9 +37,9 @@ from muse.event.kinds import (
     ToolStarted,
     UserPrompted,
 )  # fmt: skip
+from muse.failpoint import hit
 from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
-from muse.runtime.failpoint import hit
 
 PARTIAL_CHARACTERS_MAX = 100_000
 LOST_GROUND = (Fenced, StoreUnavailable)
@@ -127,7 +127,9 @@ class Dispatch:
         call = self._call(body.call, body.attempt, body.tool, _text(body.args))
         tool = self._has.tools[body.tool]
         try:
+            hit("before_observe")
             seen = await tool.observe(call, self._has.workspace, self._keep)
+            hit("after_observe")
             if elsewhere := _elsewhere(tool.paths(self._has.workspace, call.args), call, self._has.workspace):
                 seen = Observed(folder=seen.folder, error=elsewhere)
         except LOST_GROUND:
@@ -181,6 +183,7 @@ class Dispatch:
 
         def show(text: str) -> None:
             partial.append(text)
+            hit("in_stream")
             self._has.on_signal(body.call, text)
 
         with self._scope(body.call) as scope:

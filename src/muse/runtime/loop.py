@@ -21,12 +21,12 @@ from muse.decide.due import Due, upcoming
 from muse.errors import MuseError, StoreUnavailable
 from muse.event.envelope import Event, decode
 from muse.event.kinds import ModelRequested
+from muse.failpoint import hit
 from muse.fold.evolve import evolve
 from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
 from muse.log.protocol import Draft, Log, Ownership, Stored
 from muse.runtime.checkpoint import next_checkpoint, write_state
 from muse.runtime.dispatch import Dispatch
-from muse.runtime.failpoint import hit
 from muse.runtime.seal import seal
 
 POLL_SECONDS = 0.02
@@ -142,7 +142,9 @@ class Loop:
         if facts or self._woken:
             await self._append(facts)
         if self.state.seq >= self._checkpoint_at:
+            hit("before_checkpoint")
             self.log.save_checkpoint(self.state.seq, STATE_VERSION, write_state(self.state))
+            hit("after_checkpoint")
             self._checkpoint_at = next_checkpoint(self.state.seq)
 
     def _require_room(self, facts: list[tuple[Outcome, Draft]]) -> None:

@@ -14,12 +14,12 @@ from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS, CommandVersion, SessionOpened
 from muse.event.text import clean
+from muse.failpoint import hit
 from muse.fold.state import Session
 from muse.log.protocol import Claim, Draft, Log, Ownership
 from muse.runtime import host
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Dispatch, Equipment
-from muse.runtime.failpoint import hit
 from muse.runtime.loop import Loop
 from muse.runtime.seal import seal
 
@@ -126,9 +126,11 @@ class Running:
 
     def release(self) -> None:
         """Give up ownership and close the log, so that one file remains."""
+        hit("before_close")
         self._log.close()  # as the owner still, so that it sweeps blobs and truncates the write-ahead log
         with suppress(OSError):
             self._ownership.release()
+        hit("after_close")
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -25,6 +25,7 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from muse import failpoint
 from muse.effect.runner import files, processes
 from muse.effect.runner.protocol import (
     Accepted,
@@ -63,7 +64,7 @@ SOCKET_PATH_BYTES_MAX = 100
 LOG_TAIL_BYTES = 2000
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
+_KEPT_ENVIRONMENT = (failpoint.VARIABLE, "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
 
 
 class _Gone(Exception):
@@ -194,7 +195,9 @@ class Runner:
             case Exited(accepted=accepted, exit=exit) if not exit.group_gone and _is_living(accepted.keeper):
                 self.output_path(call, attempt).unlink(missing_ok=True)
             case _:
+                failpoint.hit("before_discard")
                 files.remove_attempt(files.call_folder(str(self.run_dir), call, attempt))
+                failpoint.hit("after_discard")
 
     async def stop(self, *, kill: bool = False) -> None:
         """End the supervisor. With `kill`, first everything that was started under it; without, commands go on."""

@@ -10,6 +10,8 @@ import os
 import re
 from typing import Any
 
+from muse.failpoint import hit
+
 ACCEPTED = "accepted"
 EXIT = "exit"
 OUTPUT = "output"
@@ -55,6 +57,7 @@ def remove_attempt(folder: str) -> None:
     doomed = os.path.join(parent, f"{_GONE}{name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, doomed)
+        hit("in_discard")
         _delete(doomed)
 
 

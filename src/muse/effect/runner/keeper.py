@@ -19,6 +19,7 @@ import time
 from typing import Any, NoReturn
 
 from muse.effect.runner import files, processes
+from muse.failpoint import hit
 
 CANCEL_SIGNAL = signal.SIGUSR1
 READ_BYTES = 1 << 16
@@ -115,6 +116,7 @@ class Keeper:
         spool = os.path.join(self.folder, files.OUTPUT)
         self.spool_fd = files.open_private(spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._take_room()
+        hit("keeper_begun")
         if not self._start():
             self._give_room_back()
             _report(self.report_fd, "refused exists")
@@ -125,7 +127,9 @@ class Keeper:
         while not self._is_over(time.monotonic()):
             self._turn()
         self._drain(FINAL_DRAIN_BYTES_MAX)
+        hit("keeper_ended")
         self._write_exit()
+        hit("keeper_exited")
         _report(self.report_fd, "exited")
         self._linger()
 
@@ -158,14 +162,17 @@ class Keeper:
             _become_command(self.spec, gate_read, output_write, error_write)
         for fd in (output_write, error_write, gate_read):
             os.close(fd)
+        hit("keeper_forked")
         accepted = {name: self.spec[name] for name in ("epoch", "call", "attempt", "args_digest", "request")}
         accepted |= {"time_ms": time.time_ns() // 1_000_000, "timeout_ms": self.spec["timeout_ms"]}
         accepted |= {"keeper": processes.identity(os.getpid()), "command": processes.identity(self.pid)}
         if not files.create_durable(os.path.join(self.folder, files.ACCEPTED), accepted):
             return False
+        hit("keeper_accepted")
         os.close(self.lock_fd)
         _report(self.report_fd, "accepted")
         os.write(gate_write, b"x")
+        hit("keeper_started")
         os.close(gate_write)
         self.started_at = time.monotonic()
         if self.spec["timeout_ms"] > 0:

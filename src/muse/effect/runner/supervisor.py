@@ -29,6 +29,7 @@ if __name__ == "__main__":
         sys.modules[_name] = _package
 
 from muse.effect.runner import files, keeper, processes
+from muse.failpoint import hit
 
 IDLE_SECONDS = 30.0
 ANSWER_BACKLOG_BYTES_MAX = 16 << 20
@@ -310,8 +311,10 @@ class Supervisor:
         if len(self.watched) >= RUNNING_MAX:
             raise Refused("limit", f"{RUNNING_MAX} commands are running")
         report_read, report_write = os.pipe()
+        hit("supervisor_start")
         if os.fork() == 0:
             keeper.keep(folder, spec, report_write, self.lock_fd)
+        hit("supervisor_forked")
         os.close(report_write)
         os.set_blocking(report_read, False)
         watched = Watched(key, report_read, self.epoch)
@@ -398,6 +401,7 @@ class Supervisor:
     def _told(self, watched: Watched, line: str) -> None:
         if line == "accepted":
             watched.accepted = True
+            hit("supervisor_accepted")
             self._tell_starters(watched, self._state(watched.key) | {"is": "accepted"})
             if watched.cancel_asked:
                 self._signal_keeper(watched.key)
@@ -418,6 +422,7 @@ class Supervisor:
     def _ended(self, watched: Watched) -> None:
         if self.watched.pop(watched.key, None) is None:
             return
+        hit("supervisor_ended")
         if watched.report_fd >= 0:
             self.poll.unregister(watched.report_fd)
             del self.reports[watched.report_fd]
@@ -512,6 +517,7 @@ def main() -> None:
     _trim_log(run_dir)
     supervisor = Supervisor(run_dir, idle_seconds, lock_fd)
     os.write(1, b"ready\n")
+    hit("supervisor_ready")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

@@ -18,6 +18,7 @@ import msgspec
 
 from muse.effect.tool.arguments import Refusal, quote
 from muse.effect.tool.paths import Location
+from muse.failpoint import hit
 
 FILE_BYTES_MAX: Final = 32 << 20
 """The largest file that write and edit take, before and after."""
@@ -173,7 +174,9 @@ def replace(root: Path, location: Location, before: Image | None, data: bytes, m
         _remove(folder, temporary)
         try:
             _write_temporary(folder, name, temporary, before, data, mode)
+            hit("file_synced")
             _put_in_place(folder, name, temporary, before, location)
+            hit("file_renamed")
         finally:
             _remove(folder, temporary)
         os.fsync(folder)
@@ -186,6 +189,7 @@ def _write_temporary(folder: int, name: str, temporary: str, before: Image | Non
         view = memoryview(data)
         while view:
             view = view[os.write(file, view) :]
+        hit("file_temporary")
         if before is not None:
             _keep_owner(file, before)
             _keep_attributes(folder, name, file)
@@ -264,6 +268,7 @@ def settle(root: Path, location: Location, temporary: str, *, written: bool) -> 
                 os.fsync(folder)
     except FileNotFoundError:
         return
+    hit("in_settle")
     if written:
         with opened_file(root, location) as file:
             os.fsync(file)
