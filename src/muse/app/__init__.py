@@ -9,7 +9,14 @@ from muse.app.commands import known_secrets as known_secrets
 from muse.app.commands import origin as origin
 from muse.app.commands import owner_pid as owner_pid
 from muse.app.commands import refuse_agents as refuse_agents
+from muse.app.commands import refuse_agents_at as refuse_agents_at
 from muse.app.commands import submit as submit
+from muse.app.keeping import Holding as Holding
+from muse.app.keeping import children as children
+from muse.app.keeping import holding as holding
+from muse.app.keeping import remove as remove
+from muse.app.keeping import removed_sessions as removed_sessions
+from muse.app.keeping import require_removable as require_removable
 from muse.app.models import model_of as model_of
 from muse.app.models import rules as rules
 from muse.app.owned import Owned as Owned

@@ -2,13 +2,13 @@
 
 import hashlib
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from muse.app.places import event_at
+from muse.app.places import event_at, open_log
 from muse.config import BUILT_IN, Config, load
 from muse.errors import ConfigError, Conflict, MuseError, UsageError
 from muse.event.content import Origin
@@ -33,7 +33,7 @@ def origin(client: str) -> Origin:
     found = host.this_origin(client)
     if _is_below_runner(found):
         raise UsageError(
-            "this process was started by an agent, and an agent may not approve, steer or cancel",
+            "this process was started by an agent, and an agent may not approve, steer, cancel, redact or delete",
             hint="do it from a terminal of your own",
         )
     return found
@@ -48,6 +48,15 @@ def refuse_agents(log: Log, client: str, tried: str) -> None:
     said = tried if len(tried) <= TRIED_MAX else f"{tried[:TRIED_MAX]} …"
     with suppress(MuseError):
         submit(log, NoteAdded(text=f"refused: a command run by the agent tried: {said}", origin=found), "main")
+    origin(client)
+
+
+def refuse_agents_at(path: Path, client: str, tried: str) -> None:
+    """As `refuse_agents`, for a log that is not open; one that cannot be opened keeps no note."""
+    if not _is_below_runner(host.this_origin(client)):
+        return
+    with suppress(MuseError), closing(open_log(path, read_only=False, check=False)) as log:
+        refuse_agents(log, client, tried)
     origin(client)
 
 

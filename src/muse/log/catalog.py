@@ -70,8 +70,8 @@ class Totals(msgspec.Struct):
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One session of a listing. Times are those of headers; `input` counts all tokens in, `cached` those of them that
-    came from the provider's cache. `problem` says what is wrong with a damaged one. `hash` (hex) is the chain value of the
-    last event, `parents` the sessions that this one was forked or imported from."""
+    came from the provider's cache. `problem` says what is wrong with a damaged one. `hash` (hex) is the chain value of
+    the last event, `parents` the sessions that this one was forked or imported from."""
 
     session: str
     file: str

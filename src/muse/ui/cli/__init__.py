@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
     "demo": "Kill -9 in mid-work, told in thirty seconds; no key needed.",
+    "rm": "Remove sessions for good; says what first.",
     "doctor": "Check this machine and the settings.",
     "completion": "Tab completion for bash, zsh or fish.",
 }
@@ -32,7 +33,7 @@ COMMANDS: dict[str, str] = {
 LATER = frozenset(
     {
         "acp", "agents", "answer", "attach", "blame", "config", "continue", "diff", "files", "fork", "gc", "help",
-        "history", "import", "init", "login", "logout", "mcp", "pause", "recover", "redact", "review", "rewind", "rm",
+        "history", "import", "init", "login", "logout", "mcp", "pause", "recover", "redact", "review", "rewind",
         "run", "search", "serve", "start", "status", "summary", "up", "update", "version", "why",
     }
 )  # fmt: skip

@@ -38,9 +38,24 @@ def find_session(text: str, folder: Path | None = None, *, running: bool = False
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"there is no session {text!r}", hint="muse ls --all lists the sessions")
+        raise _no_session(text)
     some = ", ".join(path.stem for path in found[:5])
     raise UsageError(f"{text!r} names {len(found)} sessions: {some}", hint="give more of the id")
+
+
+def _no_session(text: str) -> UsageError:
+    """What to say of a session that is not there: that it was removed and when, or that there never was one."""
+    gone = app.removed_sessions()
+    found = [stone for stone in gone if text in (stone.session, short_id(stone.session), stone.name)]
+    found = found or [stone for stone in gone if text in stone.session]
+    if len(found) != 1:
+        return UsageError(f"there is no session {text!r}", hint="muse ls --all lists the sessions")
+    stone = found[0]
+    why = f" ({one_line(stone.why)})" if stone.why else ""
+    return UsageError(
+        f"session {stone.session} was removed on {stone.removed[:10]}{why}",
+        hint=f"it had {stone.events:,} events, head {stone.events}:{stone.hash}" if stone.hash else "",
+    )
 
 
 def short_id(session: str) -> str:
