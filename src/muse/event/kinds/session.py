@@ -108,14 +108,38 @@ class LogRedacted(Content, frozen=True):
     origin: Origin = Origin()
 
 
+class LostBlob(Content, frozen=True):
+    """A blob that could not be saved; `rest` holds those of its chunks that could, one after the other."""
+
+    root: str
+    length: int
+    rest: BlobRef | None = None
+
+
 class LogRecovered(Content, frozen=True):
-    """The log was saved from a damaged one: these seqs are gone; chain values (hex) before and after the gap."""
+    """This log was saved from a damaged one, `source`, under the same numbers (docs/format.md §6.1).
+
+    One stands in the place of each lost event: `first_lost` to `last_lost` is the whole gap, with the source's chain
+    values (hex) at the event before it and at the one after it ("" where none follows). `header`, `leaves` and `root`
+    are those of the event in whose place it stands, where only its body is lost; `remains` is what was left of its
+    row. The last one of a recovery is a summary: it lost nothing itself (0 and 0), or, with `cut`, it stands for all
+    that came after. It has the source's `head`, with its chain value where that is known, and the blobs that are lost.
+    """
 
     first_lost: int
     last_lost: int
     hash_before: str
     hash_after: str
     source: str = ""
+    header: str = ""
+    leaves: int = 0
+    root: str = ""
+    remains: BlobRef | None = None
+    cut: bool = False
+    head: int = 0
+    head_hash: str = ""
+    lost: int = 0
+    blobs: tuple[LostBlob, ...] = ()
 
 
 class SessionForked(Content, frozen=True):

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "ls": "List sessions.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
+    "recover": "Save what a damaged session still holds.",
     "demo": "Kill -9 in mid-work, told in thirty seconds; no key needed.",
     "rm": "Remove sessions for good; says what first.",
     "doctor": "Check this machine and the settings.",
@@ -33,7 +34,7 @@ COMMANDS: dict[str, str] = {
 LATER = frozenset(
     {
         "acp", "agents", "answer", "attach", "blame", "config", "continue", "diff", "files", "fork", "gc", "help",
-        "history", "import", "init", "login", "logout", "mcp", "pause", "recover", "redact", "review", "rewind",
+        "history", "import", "init", "login", "logout", "mcp", "pause", "redact", "review", "rewind",
         "run", "search", "serve", "start", "status", "summary", "up", "update", "version", "why",
     }
 )  # fmt: skip
