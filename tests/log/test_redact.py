@@ -10,10 +10,10 @@ from muse.errors import Damaged, Fenced, Incomplete, InvalidEvent
 from muse.event.codec import parse
 from muse.event.commitment import disclose, encode_disclosed
 from muse.log.memory import MemoryLog, MemoryPlace
-from muse.log.protocol import Draft, Log
+from muse.log.protocol import Claim, Draft, Log
 from muse.log.sqlite import SqliteLog
 from muse.log.verify import verify
-from muse.testing.store import COMMANDS, draft, own
+from muse.testing.store import COMMANDS, draft, own, recording
 
 SECRET = "correct horse battery staple"
 
@@ -111,3 +111,31 @@ def test_no_byte_of_it_is_left_in_any_file(log: SqliteLog) -> None:
     log.redact({2: hidden(event)}, [root], 1)
     assert SECRET.encode() not in bytes_on_disk()
     assert event.key not in bytes_on_disk()
+
+
+def test_the_record_stands_in_the_log_with_the_redaction_or_neither_does(either: Log) -> None:
+    event, root = with_secret(either)
+    record = draft("log.redacted", body={"seqs": [2]})
+    with pytest.raises(Damaged):
+        either.redact({2: hidden(event)}, ["00" * 32], 1, [record])
+    assert either.head().seq == 3
+    either.redact({2: hidden(event)}, [root], 1, [record])
+    assert either.head().seq == 4
+    assert list(either.read())[3].body == record.body
+    assert either.append([draft()], [], 4, 1).head.seq == 5
+
+
+def test_a_holder_that_opened_nothing_redacts_and_a_closed_log_stays_closed(log: SqliteLog) -> None:
+    own(log)
+    event, root = with_secret(log)
+    log.append([], [draft("session.closed", body={"outcome": "done"})], 3, 1)
+    log.close()
+    with SqliteLog.open(log.path, commands=COMMANDS) as again:
+        held = again.hold()
+        again.redact({2: hidden(event)}, [root], held.epoch, [draft("log.redacted", body={"seqs": [2]})])
+    asked: list[Claim] = []
+    with SqliteLog.open(log.path, commands=COMMANDS) as again:
+        report = verify(again, jobs=1)
+        again.claim(recording(asked))
+    assert [row.state for row in report.rows if row.what == "tail"] == ["proven"]
+    assert (asked[0].crashed, asked[0].head.seq) == (False, 5)

@@ -6,7 +6,7 @@ that holds one must not be continued. What later stands on such a one is passed 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -40,7 +40,10 @@ from muse.event.kinds import (
     UserPrompted,
 )  # fmt: skip
 from muse.fold import turns
-from muse.fold.state import Agent, ModelCall, Session, Timer, ToolRun, Undo, touch
+from muse.fold.state import Agent, ModelCall, Process, Session, Timer, ToolRun, Undo, process_key, touch
+
+ABOUT_THE_LOG: Final = frozenset({"log.redacted", "head.signed"})
+"""Facts about the log itself: a closed session stays closed."""
 
 
 def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
@@ -56,9 +59,10 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     if kind is None or isinstance(event.body, Unknown):
         state.unknown.append(f"{event.type} v{event.v} (#{event.seq})")
         return set()
-    state.closed = False
-    if kind.origin != "command":
-        state.clean = False
+    if event.type not in ABOUT_THE_LOG:
+        state.closed = False
+        if kind.origin != "command":
+            state.clean = False
     handler = _HANDLERS.get(kind.body)
     if handler is None or not _can_be_folded(state, event):
         return set()

@@ -16,6 +16,8 @@ from muse.log.protocol import Draft, Head, Stored
 OPENED: Final = "session.opened"
 CLOSED: Final = "session.closed"
 ROOT_BYTES: Final = 32
+ABOUT_THE_LOG: Final = frozenset({"log.redacted", "head.signed"})
+"""Facts about the log itself, not about the work: one that follows a close leaves the session closed."""
 
 
 class Row(NamedTuple):
@@ -77,10 +79,10 @@ def without_repeats(drafts: Sequence[Draft]) -> list[Draft]:
 
 def left_open(newest_first: Iterable[bytes], commands: Mapping[str, int]) -> bool:
     """Whether the last owner did not close, from the headers, newest first: commands that came in after the close
-    (or before the first opening) do not count, for they need no owner."""
+    (or before the first opening) do not count, for they need no owner, and facts about the log say nothing of it."""
     for header in newest_first:
         kind = parse_header(header).type
-        if kind not in commands:
+        if kind not in commands and kind not in ABOUT_THE_LOG:
             return kind != CLOSED
     return False
 

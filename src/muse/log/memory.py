@@ -95,6 +95,17 @@ class MemoryLog:
             self._old_blobs = place.blob_count
         return self._ownership
 
+    def hold(self) -> Ownership:
+        """See `Log.hold`."""
+        self._require_open()
+        place = self.place
+        with place.lock:
+            if place.owner is not None:
+                raise Busy("another handle owns this session")
+            place.owner = self._ownership = MemoryOwnership(place.epoch, place)
+            self._old_blobs = place.blob_count
+        return self._ownership
+
     def _require_owner(self, epoch: int) -> None:
         self._require_open()
         if self._ownership is None or not self._ownership.held:
@@ -299,7 +310,9 @@ class MemoryLog:
 
     # ------------------------------------------------------------------ upkeep
 
-    def redact(self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int) -> None:
+    def redact(
+        self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int, records: Sequence[Draft] = ()
+    ) -> None:
         """See `Log.redact`."""
         place = self.place
         with place.lock:
@@ -312,6 +325,7 @@ class MemoryLog:
                 chain.check_leaves(seq, leaves, event.header, event.count, event.root)
             for root in hidden_roots:
                 self.blob_key(root)
+            self._add(records, epoch)
             for seq, leaves in events.items():
                 place.events[seq - 1] = replace(place.events[seq - 1], body=None, key=None, hidden=leaves)
             for root in hidden_roots:

@@ -106,6 +106,14 @@ class Log(Protocol):
         """
         ...
 
+    def hold(self) -> Ownership:
+        """Take the lock without opening an epoch, for upkeep of a session that is not going to run: nothing is
+        appended, the epoch is the last one. `redact` and a `close` that sweeps are what it is for.
+
+        Raises `Busy` while another process holds the lock.
+        """
+        ...
+
     def append(self, facts: Sequence[Draft], decisions: Sequence[Draft], expected_head: int, epoch: int) -> Appended:
         """Append facts, then decisions, in one durable transaction. Owner only.
 
@@ -183,8 +191,10 @@ class Log(Protocol):
         """The newest checkpoint of this version at or below `before` (seq, state), or None."""
         ...
 
-    def redact(self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int) -> None:
-        """Take content out for good, in one transaction. Owner only.
+    def redact(
+        self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int, records: Sequence[Draft] = ()
+    ) -> None:
+        """Take content out for good, and append the events that say so, in one transaction. Owner only.
 
         `events` gives the disclosed leaves (docs/format.md) that replace the body and key of each seq, `roots` the
         blobs whose key and bytes go; fold checkpoints, which may hold the text, go too. Raises `InvalidEvent`, with

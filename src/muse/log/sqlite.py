@@ -143,6 +143,19 @@ class SqliteLog(SqliteReader):
         self._db.set_busy_handler(schema.Patience(OWNER_RETRY_SECONDS))
         return self._ownership
 
+    def hold(self) -> Ownership:
+        """See `Log.hold`."""
+        self._require_writable()
+        lock = acquire(self.lock_path)
+        try:
+            with self._reading():
+                epoch, self._head, self._old_blobs = self._epoch(), self._last(), blobs.last_row(self._db)
+        except BaseException:
+            lock.release()
+            raise
+        self._ownership = SqliteOwnership(epoch, lock)
+        return self._ownership
+
     @property
     def lock_path(self) -> Path:
         """The file whose kernel lock makes its holder the owner; it stays as long as the log does."""
@@ -384,12 +397,14 @@ class SqliteLog(SqliteReader):
 
     # ------------------------------------------------------------------ upkeep
 
-    def redact(self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int) -> None:
+    def redact(
+        self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int, records: Sequence[Draft] = ()
+    ) -> None:
         """See `Log.redact`. What was deleted is overwritten (`secure_delete`), in the main file once the write-ahead
         log is moved there and cut: StoreUnavailable, with the redaction done, if a reader holds that up too long."""
         self._require_owner(epoch)
         with self._writing():
-            self._checked_last(epoch)
+            rows, new_head = chain.place(records, self._checked_last(epoch), epoch)
             for seq, leaves in events.items():
                 sql = "SELECT header, leaf_count, root FROM events WHERE seq = ?"
                 found = fetch(self._db, tuple[bytes, int, bytes], sql, (seq,))
@@ -401,6 +416,8 @@ class SqliteLog(SqliteReader):
             for root in roots:
                 blobs.hide_blob(self._db, root)
             self._db.execute("DELETE FROM checkpoints")
+            self._insert(rows, chain.named_blobs(records))
+        self._head = new_head
         with self._reading():
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._wal_pages = 0

@@ -22,6 +22,7 @@ from muse.event.codec import Header, blob_refs, parse, parse_header
 from muse.event.commitment import Root, Shown, chain, check_disclosed, commit, genesis, parse_disclosed
 from muse.event.kinds import COMMANDS, required_clear
 from muse.event.leaves import BLOB
+from muse.log.chain import ABOUT_THE_LOG
 from muse.log.protocol import Head, Log, Stored
 
 State = Literal["proven", "failed", "not proven", "not checkable"]
@@ -250,7 +251,7 @@ class _Links:
             self._epoch = epoch
         if type_ == "approval.decided":
             self.approvals += 1
-        if type_ not in COMMANDS:  # a command needs no owner: it may come in after the close
+        if type_ not in COMMANDS and type_ not in ABOUT_THE_LOG:  # a command needs no owner: it may follow the close
             self.is_closed = type_ == "session.closed"
 
     def _name(self, root: str, length: int, seq: int) -> None:

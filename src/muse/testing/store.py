@@ -116,6 +116,13 @@ class OwnershipCases(_Case):
         log.close()
         assert own(other).epoch == 2
 
+    def test_holding_takes_the_lock_and_opens_nothing(self, tmp_path: Path) -> None:
+        log, other = self.two(tmp_path)
+        with refused(Busy):
+            other.hold()
+        log.close()
+        assert (other.hold().epoch, other.head().seq) == (1, 1)
+
     def test_an_append_after_release_is_fenced(self, tmp_path: Path) -> None:
         log = self.place(tmp_path).create("s")
         own(log).release()
