@@ -40,7 +40,7 @@ from muse.event.kinds import (
     UserPrompted,
 )  # fmt: skip
 from muse.fold import turns
-from muse.fold.state import Agent, ModelCall, Process, Session, Timer, ToolRun, Undo, process_key, touch
+from muse.fold.state import Agent, ModelCall, Session, Timer, ToolRun, Undo, touch
 
 ABOUT_THE_LOG: Final = frozenset({"log.redacted", "head.signed"})
 """Facts about the log itself: a closed session stays closed."""
