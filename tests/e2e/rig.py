@@ -151,7 +151,7 @@ class Rig:
     def processes(self) -> list[int]:
         """Living processes that belong to this rig: known by its home, which all of them inherit, or by the folder in
         a runner's command line."""
-        mark, place = f"HOME={self.home}".encode(), str(self.muse_home).encode()
+        mark, place = b"HOME=" + os.fsencode(self.home), os.fsencode(self.muse_home)
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

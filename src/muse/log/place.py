@@ -47,7 +47,7 @@ def private_folder(folder: Path) -> None:
             sync_folder(made)
             sync_folder(made.parent)
     except OSError as error:
-        raise unavailable(folder, error) from error
+        raise unavailable(Path(error.filename or folder), error) from error
 
 
 def private_file(path: Path) -> None:

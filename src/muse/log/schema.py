@@ -76,6 +76,9 @@ _WRITER_PRAGMAS: Final[tuple[tuple[str, int], ...]] = (
     ("wal_autocheckpoint", 0),
 )
 
+_OFF: Final = (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, apsw.SQLITE_DBCONFIG_ENABLE_VIEW)
+"""What no log has, and what somebody could plant to have our own statements do something else."""
+
 SALVAGE_HINT: Final = "`muse verify` says what can still be trusted, and `muse export` saves what can be read"
 _ANOTHER_HINT: Final = "give the file of a session; `muse ls` lists them"
 
@@ -84,7 +87,7 @@ _DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 def build(path: Path, session: str) -> None:
     """Turn an empty file into a log without events, whole on disk when this returns."""
-    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    db = apsw.Connection(_uri(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     try:
         _set(db, "application_id", APPLICATION_ID)
         _set(db, "user_version", FORMAT_VERSION)
@@ -110,6 +113,9 @@ def connect(path: Path, *, read_only: bool, busy_seconds: float = RETRY_SECONDS)
     try:
         db = _open(path, read_only)
         db.set_busy_handler(Patience(busy_seconds))
+        for switch in _OFF:
+            db.config(switch, 0)
+        db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         _identify(db, path)
         for name, value in _READER_PRAGMAS:
             _set(db, name, value)
@@ -186,11 +192,16 @@ def _open(path: Path, read_only: bool) -> apsw.Connection:
     if not read_only:
         if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
             raise StoreUnavailable(f"{path} cannot be written", hint=hint_for(path))
-        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        return apsw.Connection(_uri(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     if _is_frozen(path):  # SQLite then takes no locks and makes no files
-        uri = f"file:{quote(str(path.absolute()))}?immutable=1"
+        uri = f"{_uri(path)}?immutable=1"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    return apsw.Connection(_uri(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def _uri(path: Path) -> str:
+    """A file's name for SQLite, whatever bytes it is made of (https://sqlite.org/uri.html)."""
+    return f"file:{quote(os.fsencode(path.absolute()))}"
 
 
 def _is_frozen(path: Path) -> bool:

@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from typing import TextIO
 
 import click
 
@@ -23,9 +24,9 @@ COMMANDS: dict[str, str] = {
     "ls": "List sessions.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
+    "rm": "Remove sessions for good; says what first.",
     "recover": "Save what a damaged session still holds.",
     "demo": "Kill -9 in mid-work, told in thirty seconds; no key needed.",
-    "rm": "Remove sessions for good; says what first.",
     "doctor": "Check this machine and the settings.",
     "completion": "Tab completion for bash, zsh or fish.",
 }
@@ -113,27 +114,56 @@ def main() -> None:
     """The entry point: every error becomes a line on stderr, one that says what to do, and an exit code."""
     _stand_on_something()
     try:
-        sys.exit(_run())
+        code = _run()
+        sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, and so has the use of an answer
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        sys.exit(0)
+        code = _let_go(sys.stdout, 0)
+    except OSError as error:
+        show_error(MuseError(f"standard output could not be written: {error.strerror or error}"))
+        code = _let_go(sys.stdout, 1)
+    try:
+        sys.stderr.flush()
+    except OSError:  # nobody can be told, and the exit code is to stay what it is
+        code = _let_go(sys.stderr, code)
+    sys.exit(code)
+
+
+def _let_go(stream: TextIO, code: int) -> int:
+    """Write a stream no more, so that the interpreter does not fail over it at the end; the exit code as given."""
+    from muse.ui.cli.output import to_nowhere
+
+    to_nowhere(stream)
+    return code
 
 
 def _stand_on_something() -> None:
-    """Open what the caller closed of the three standard streams, so that no log's file takes their number."""
+    """Open what the caller closed of the three standard streams, so that no log's file takes their number; and see to
+    it that there is a home folder."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)
             if opened != number:
                 os.dup2(opened, number)
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - open to the end
+    if not os.environ.get("HOME"):
+        _live_somewhere()
+
+
+def _live_somewhere() -> None:
+    """Without HOME the account's home counts; a container may run under a number that no account has, and then it is
+    the root folder, as elsewhere."""
+    import pwd
+
+    os.environ.pop("HOME", None)
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        os.environ["HOME"] = "/"
 
 
 def _run() -> int:
     try:
         code = cli.main(standalone_mode=False)
-        sys.stdout.flush()
     except MuseError as error:
         show_error(error)
         return error.exit_code
@@ -148,9 +178,15 @@ def _run() -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # the front door: a person gets a line, and MUSE_DEBUG=1 gives the traceback
+        if isinstance(error, OSError):
+            sys.stdout.flush()  # if that is what failed, it fails again, and `main` says so
         if os.environ.get("MUSE_DEBUG"):
             raise
-        click.echo(f"muse: this is a fault of muse: {type(error).__name__}: {error}", err=True)
-        click.echo("      the log is safe; for a report: MUSE_DEBUG=1 shows where it happened", err=True)
+        show_error(
+            MuseError(
+                f"this is a fault of muse: {type(error).__name__}: {error}",
+                hint="the log is safe; for a report: MUSE_DEBUG=1 shows where it happened",
+            )
+        )
         return 1
     return code if isinstance(code, int) else 0

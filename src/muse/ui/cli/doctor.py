@@ -17,6 +17,7 @@ import msgspec
 from muse import __version__, app, config
 from muse.errors import MuseError
 from muse.ui.cli import completing
+from muse.ui.cli.finding import here
 from muse.ui.cli.output import answers
 from muse.view.amounts import plural, size
 from muse.view.text import paint
@@ -138,7 +139,7 @@ def _landlock() -> bool:
 
 def _settings(model: str, pairs: tuple[str, ...]) -> Iterator[Finding]:
     try:
-        loaded = config.read(Path.cwd(), pairs)
+        loaded = config.read(here(), pairs)
     except MuseError as error:
         yield Finding("settings", "fail", str(error), error.hint)
         return

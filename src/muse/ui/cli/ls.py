@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from muse import app
+from muse.event.text import clean
 from muse.ui.cli.finding import all_sessions, here, sessions_of, short_id, tilde
 from muse.ui.cli.output import Answers, answers, note
 from muse.view.amounts import age, money, plural
@@ -37,7 +38,8 @@ def command(last: int, everywhere: bool, as_json: bool, no_color: bool) -> int:
     with answers(colour=not no_color) as out:
         if as_json:
             for entry in entries:
-                out.json(msgspec.json.encode(entry, order="sorted").decode())
+                shown = msgspec.structs.replace(entry, file=clean(entry.file).text)
+                out.json(msgspec.json.encode(shown, order="sorted").decode())
         else:
             now = datetime.now(UTC)
             _table([_cells(entry, now) for entry in entries], [entry.state for entry in entries], out)

@@ -4,11 +4,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Final, TextIO
 
 import click
 
+from muse.errors import MuseError
 from muse.view.visible import paragraph
 
 WIDTH_MAX: Final = 200
@@ -26,7 +27,7 @@ class Answers:
 
     def line(self, text: str = "") -> None:
         """One line."""
-        sys.stdout.write(f"{text}\n")
+        self.lines([text])
 
     def paragraph(self, text: str, hang: int = 0) -> None:
         """A line, wrapped where a person reads it."""
@@ -34,7 +35,8 @@ class Answers:
 
     def lines(self, texts: list[str]) -> None:
         """Several lines."""
-        sys.stdout.write("".join(f"{text}\n" for text in texts))
+        with _said_if_lost():
+            sys.stdout.write("".join(f"{text}\n" for text in texts))
 
     def json(self, text: str) -> None:
         """A line of JSON: UTF-8 whatever the locale (RFC 8259 §8.1)."""
@@ -42,11 +44,32 @@ class Answers:
 
     def raw(self, data: bytes) -> None:
         """Bytes as they are. Not to be mixed with `line` but after a `flush`."""
-        sys.stdout.buffer.write(data)
+        with _said_if_lost():
+            sys.stdout.buffer.write(data)
 
     def flush(self) -> None:
         """Let the reader see everything written so far."""
-        sys.stdout.flush()
+        with _said_if_lost():
+            sys.stdout.flush()
+
+
+@contextmanager
+def _said_if_lost() -> Iterator[None]:
+    """An answer that cannot be written (a full disk) is an error that says so; a reader that has gone is none."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        to_nowhere(sys.stdout)
+        raise MuseError(f"standard output could not be written: {error.strerror or error}") from error
+
+
+def to_nowhere(stream: TextIO) -> None:
+    """From here on a stream is not written any more; what it holds is dropped, and fails no second time at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextmanager
@@ -56,19 +79,19 @@ def answers(*, colour: bool = True) -> Iterator[Answers]:
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")  # a terminal of another character set still gets every line
     try:
-        yield Answers(colour=colour)
-        sys.stdout.flush()
+        out = Answers(colour=colour)
+        yield out
+        out.flush()
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        to_nowhere(sys.stdout)
 
 
 def note(text: str) -> None:
-    """A word to the person on standard error, wrapped where that is a terminal."""
+    """A word to the person on standard error, wrapped where that is a terminal; lost where it cannot be written."""
     width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if sys.stderr.isatty() else None
-    for line in text.split("\n"):
-        click.echo("\n".join(paragraph(line, width, HANG)), err=True)
+    with suppress(OSError):
+        for line in text.split("\n"):
+            click.echo("\n".join(paragraph(line, width, HANG)), err=True)
 
 
 def progress(text: str) -> None:
