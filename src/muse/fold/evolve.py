@@ -31,6 +31,9 @@ from muse.event.kinds import (
     ModelRequested,
     ModelResponded,
     PolicyChanged,
+    ProcessAdopted,
+    ProcessReaped,
+    ProcessStarted,
     SessionClosed,
     SessionOpened,
     TimerFired,
@@ -40,7 +43,7 @@ from muse.event.kinds import (
     UserPrompted,
 )  # fmt: skip
 from muse.fold import turns
-from muse.fold.state import Agent, ModelCall, Session, Timer, ToolRun, Undo, touch
+from muse.fold.state import Agent, ModelCall, Process, Session, Timer, ToolRun, Undo, process_key, touch
 
 ABOUT_THE_LOG: Final = frozenset({"log.redacted", "head.signed"})
 """Facts about the log itself: a closed session stays closed."""
@@ -190,6 +193,9 @@ def _cancelled(state: Session, event: Event, body: CancelRequested) -> set[str]:
         return set()
     why = body.why or "the user cancelled it"
     if body.target == "call":
+        for key, process in state.processes.items():
+            if process.call == body.call:
+                state.processes[key] = msgspec.structs.replace(process, ending=True)
         turns.cancel_call(state, agent, body.call, event.seq, why)
         return {event.agent}
     if body.target in ("agent", "tree"):
@@ -365,6 +371,35 @@ def _reconciled(state: Session, event: Event, body: EffectReconciled) -> set[str
     return {event.agent}
 
 
+def _process_started(state: Session, event: Event, body: ProcessStarted) -> set[str]:
+    """Left running. The session may have been closed before this was noticed: then it is to be closed again, which is
+    why these three wake their agent."""
+    process = Process(
+        agent=event.agent,
+        call=body.call,
+        pid=body.pid,
+        started=body.started,
+        boot_id=body.boot_id,
+        command=body.command,
+        epoch=event.epoch,
+        seq=event.seq,
+    )
+    state.processes[process.key] = process
+    return {event.agent}
+
+
+def _process_adopted(state: Session, event: Event, body: ProcessAdopted) -> set[str]:
+    key = process_key(body.pid, body.started)
+    if (process := state.processes.get(key)) is not None:
+        state.processes[key] = msgspec.structs.replace(process, epoch=event.epoch)
+    return {event.agent}
+
+
+def _process_reaped(state: Session, event: Event, body: ProcessReaped) -> set[str]:
+    state.processes.pop(process_key(body.pid, body.started), None)
+    return {event.agent}
+
+
 def _budget_reached(state: Session, event: Event, body: BudgetReached) -> set[str]:
     agent = state.agents[event.agent]
     agent.ending, agent.cause = "budget", event.seq
@@ -407,6 +442,7 @@ _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     ModelRequested: _model_requested, ModelResponded: _model_responded, ModelFailed: _model_failed,
     ModelChanged: _model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
     ApprovalRequested: _approval_requested, ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed,
+    ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
     EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: _budget_reached,
     BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired,
 }  # fmt: skip

@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -105,6 +105,31 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of the machine that a call left running, as far as the log knows. `epoch` is that of the last owner who
+    saw it run, `seq` the event that named it; `ending`: a person asked for its end."""
+
+    agent: str
+    call: str
+    pid: int
+    started: int
+    boot_id: str
+    command: str
+    epoch: int
+    seq: int
+    ending: bool = False
+
+    @property
+    def key(self) -> str:
+        """Names it in this session."""
+        return process_key(self.pid, self.started)
+
+
+def process_key(pid: int, started: int) -> str:
+    """How a process is found among those of a session."""
+    return f"{pid}:{started}"
+
+
 class Session(msgspec.Struct, kw_only=True):
     """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn."""
 
@@ -129,6 +154,7 @@ class Session(msgspec.Struct, kw_only=True):
     active: set[str] = set()
     timers: dict[str, Timer] = {}
     approvals: dict[int, str] = {}
+    processes: dict[str, Process] = {}
     closed: bool = False
     clean: bool = True
     outcome: str = ""
@@ -165,6 +191,7 @@ def remember(state: Session) -> Undo:
             active=set(state.active),
             timers=dict(state.timers),
             approvals=dict(state.approvals),
+            processes=dict(state.processes),
             unknown=list(state.unknown),
             redacted=list(state.redacted),
         )

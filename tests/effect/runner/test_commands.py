@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from muse.effect.runner import CommandSpec, Exit, Exited, NeverAccepted, Runner, RunnerError, StartRefused
+from muse.effect.runner import CommandSpec, Exit, Exited, NeverAccepted, Runner, RunnerError, StartRefused, files
+from muse.effect.runner.processes import mark_of
 
 from .conftest import MakeRunner, Shell, commands_with, lives, wait_until
 
@@ -63,14 +64,22 @@ async def test_binary_output_is_exact(runner: Runner, shell: Shell, tmp_path: Pa
     assert hashlib.sha256(output).digest() == hashlib.sha256(copy).digest()
 
 
-async def test_the_environment_is_the_given_one_to_the_byte(runner: Runner, shell: Shell, tmp_path: Path) -> None:
+async def test_the_environment_is_the_given_one_to_the_byte_and_the_mark_of_the_call(
+    runner: Runner, shell: Shell, tmp_path: Path
+) -> None:
     folder = os.fsencode(tmp_path) + b"/not utf-8 \xff\xfe \xe4"
     os.mkdir(folder)
     env = {"PATH": os.environ["PATH"], "RAW": os.fsdecode(b"\x80\xffx"), "TEXT": "día 😀", os.fsdecode(b"N\xf6"): "1"}
     exit, output = await run(runner, shell(1, "", argv=["env", "-0"], env=env, cwd=os.fsdecode(folder)))
     assert exit.code == 0
     assert sorted(output.rstrip(b"\0").split(b"\0")) == sorted(
-        [b"PATH=" + os.fsencode(os.environ["PATH"]), b"RAW=\x80\xffx", "TEXT=día 😀".encode(), b"N\xf6=1"]
+        [
+            b"PATH=" + os.fsencode(os.environ["PATH"]),
+            b"RAW=\x80\xffx",
+            "TEXT=día 😀".encode(),
+            b"N\xf6=1",
+            b"MUSE_CALL=" + mark_of(str(runner.run_dir), "main/1", 1).encode(),
+        ]
     )
     _, output = await run(runner, shell(2, "pwd -P; printf %s $'\\xff'", cwd=os.fsdecode(folder)))
     assert output == os.path.realpath(folder) + b"\n\xff"
@@ -173,6 +182,9 @@ async def test_discard_of_a_result_keeps_the_names_of_what_is_left_running(runne
     assert not runner.output_path("main/1", 1).exists()
     await runner.cancel("main/1", 1)
     assert not lives(exit.left_running[0].pid)
+    (end,) = files.read_lines(str(runner.output_path("main/1", 1).parent / "ends"))
+    assert (end["pid"], end["signal"], end["asked"]) == (exit.left_running[0].pid, signal.SIGTERM, True)
+    runner.discard("main/1", 1)
     assert not runner.output_path("main/1", 1).parent.exists()
 
 

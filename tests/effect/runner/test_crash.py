@@ -27,6 +27,7 @@ from muse.effect.runner import (
     RunnerDamaged,
     Running,
 )
+from muse.effect.runner.processes import descendants, start_time
 
 from .conftest import MakeRunner, Shell, commands_with, lives, parent_of, supervisors_of, wait_until
 
@@ -154,10 +155,14 @@ async def test_a_new_supervisor_adopts_cancels_and_refuses_a_second_start(
     assert effects(tmp_path) == ["start"]
 
 
-async def test_a_command_whose_keeper_was_killed_is_lost_with_its_output_so_far(
+TREE = "echo so far; (setsid env -i sleep 1001 &) ; setsid sleep 1002 & (trap '' TERM; touch ready; sleep 1003; :)"
+"""A daemon that forgot its environment, one in a session of its own, and children that do not heed SIGTERM."""
+
+
+async def test_what_a_killed_keeper_left_is_ended_and_named_and_its_output_so_far_is_kept(
     runner: Runner, shell: Shell, tmp_path: Path, mark: str
 ) -> None:
-    accepted = await runner.start(shell(1, "echo so far; touch ready; sleep 1000"))
+    accepted = await runner.start(shell(1, TREE))
     wait_until(lambda: (tmp_path / "ready").exists() and runner.output_path("main/1", 1).stat().st_size)
     async with anyio.create_task_group() as group:
 
@@ -167,11 +172,105 @@ async def test_a_command_whose_keeper_was_killed_is_lost_with_its_output_so_far(
 
         group.start_soon(wait)
         await anyio.sleep(0.05)
+        below = descendants(accepted.keeper.pid)
         os.kill(accepted.keeper.pid, signal.SIGKILL)
-    assert runner.inspect("main/1", 1) == Lost(accepted, len("so far\n"), True)
-    await runner.cancel("main/1", 1)
-    wait_until(lambda: commands_with(mark) == [])
-    assert runner.inspect("main/1", 1) == Lost(accepted, len("so far\n"), False)
+    found = runner.inspect("main/1", 1)
+    assert isinstance(found, Lost)
+    assert (found.output_bytes, found.command_alive, found.settled, found.left) == (len("so far\n"), False, True, ())
+    assert {one.pid for one in found.ended} == set(below)
+    assert {"sleep 1001", "sleep 1002", "sleep 1003"} < {one.command for one in found.ended}
+    assert not any(lives(pid) for pid in below)
+    assert commands_with(mark) == []
+    await runner.cancel("main/1", 1)  # harmless
+    assert runner.inspect("main/1", 1) == found
+
+
+async def test_what_is_left_when_keeper_and_supervisor_were_killed_is_ended_by_the_next(
+    runner: Runner, make_runner: MakeRunner, shell: Shell, tmp_path: Path, mark: str
+) -> None:
+    """Nobody was there to inherit its processes: the mark in their environment finds them."""
+    accepted = await runner.start(shell(1, "setsid sleep 1002 & (setsid sleep 1003 &); touch ready; sleep 1004; :"))
+    wait_until((tmp_path / "ready").exists)
+    wait_until(lambda: len(commands_with(mark)) == 4)
+    below = commands_with(mark)
+    supervisor = await runner.supervisor()
+    for pid in (supervisor.pid, accepted.keeper.pid):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not lives(accepted.keeper.pid) and not lives(supervisor.pid))
+    assert commands_with(mark) == below
+    second = make_runner(epoch=2)
+    await second.supervisor()
+    found = await second.settle("main/1", 1)
+    assert isinstance(found, Lost)
+    assert {one.pid for one in found.ended} == set(below)
+    assert commands_with(mark) == []
+
+
+async def test_two_keepers_killed_at_once_and_others_are_not_touched(
+    runner: Runner, shell: Shell, tmp_path: Path, mark: str
+) -> None:
+    keepers = []
+    for n in (1, 2):
+        keepers.append((await runner.start(shell(n, f"setsid sleep 100{n} & touch ready{n}; sleep 1000; :"))).keeper)
+    await runner.start(shell(3, "setsid sleep 1003 & touch ready3; sleep 1004; :"))
+    await runner.start(shell(4, "sleep 1005 & true"))
+    left = (await runner.wait("main/4", 1)).left_running
+    wait_until(lambda: all((tmp_path / f"ready{n}").exists() for n in (1, 2, 3)))
+    for keeper in keepers:
+        os.kill(keeper.pid, signal.SIGKILL)
+    wait_until(lambda: not any(lives(keeper.pid) for keeper in keepers))
+    ended = [await runner.settle(f"main/{n}", 1) for n in (1, 2)]
+    for n, found in enumerate(ended, 1):
+        assert isinstance(found, Lost)
+        assert f"sleep 100{n}" in {one.command for one in found.ended}
+    assert isinstance(runner.inspect("main/3", 1), Running)
+    assert all(lives(one.pid) for one in left)
+
+
+async def test_what_was_left_running_outlives_its_keeper(runner: Runner, shell: Shell, tmp_path: Path) -> None:
+    """A background process of a command that has ended is meant to stay, whatever else a keeper is killed for."""
+    accepted = await runner.start(shell(1, "setsid env -i sleep 1001 & true"))
+    (left,) = (await runner.wait("main/1", 1)).left_running
+    second = await runner.start(shell(2, "touch ready; sleep 1002; :"))
+    wait_until((tmp_path / "ready").exists)
+    os.kill(accepted.keeper.pid, signal.SIGKILL)
+    wait_until(lambda: not lives(accepted.keeper.pid))
+    supervisor = await runner.supervisor()
+    wait_until(lambda: parent_of(left.pid) == supervisor.pid)
+    os.kill(second.keeper.pid, signal.SIGKILL)
+    wait_until(lambda: not lives(second.keeper.pid))
+    found = await runner.settle("main/2", 1)
+    assert isinstance(found, Lost)
+    assert found.settled
+    assert lives(left.pid)
+    assert isinstance(runner.inspect("main/1", 1), Exited)
+    os.kill(left.pid, signal.SIGKILL)
+
+
+async def test_a_command_of_another_boot_is_lost_and_nobody_is_ended_for_it(
+    runner: Runner, make_runner: MakeRunner, shell: Shell, run_dir: Path, mark: str
+) -> None:
+    """As after a restart of the machine: the pids that `accepted` names are somebody else's now."""
+    accepted = await runner.start(shell(1, "sleep 1000"))
+    stranger = subprocess.Popen(["sleep", "1001"], start_new_session=True)
+    folder = run_dir / "calls" / "main-2.1"
+    folder.mkdir()
+    content = json.loads((run_dir / "calls" / "main-1.1" / "accepted").read_text())
+    for who in ("keeper", "command"):
+        content[who] = {"pid": stranger.pid, "start_time": start_time(stranger.pid), "boot_id": "another boot"}
+    (folder / "accepted").write_text(json.dumps(content | {"call": "main/2"}))
+    (folder / "output").write_bytes(b"so far\n")
+    await runner.stop()
+    wait_until(lambda: supervisors_of(run_dir) == [accepted.keeper.pid])
+    second = make_runner(epoch=2)
+    await second.supervisor()
+    found = await second.settle("main/2", 1)
+    assert isinstance(found, Lost)
+    assert (found.command_alive, found.settled, found.ended, found.output_bytes) == (False, True, (), 7)
+    with stranger:
+        assert stranger.poll() is None
+        stranger.kill()
+    assert isinstance(second.inspect("main/1", 1), Running)
 
 
 async def test_the_files_alone_tell_the_result_when_no_process_is_left(

@@ -52,7 +52,7 @@ async def test_a_command_without_output_says_so(shell: Harness) -> None:
 async def test_a_command_sees_only_the_allowed_environment(shell: Harness) -> None:
     result = await shell.do(command="env | cut -d= -f1 | sort")
     seen = set(result.text.splitlines()[:-1]) - {"PWD", "SHLVL", "_", "OLDPWD"}
-    assert seen == {"PATH", "HOME", "LC_ALL", "PAGER", "GIT_PAGER"}
+    assert seen == {"PATH", "HOME", "LC_ALL", "PAGER", "GIT_PAGER", "MUSE_CALL"}
 
 
 async def test_configured_names_are_passed_on_but_never_keys_and_tokens(runner: Runner, workspace: Workspace) -> None:

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +43,7 @@ from muse.effect.runner.protocol import (
     StartRefused,
     accepted_from,
     exit_from,
+    settled_from,
 )
 from muse.errors import Fenced
 
@@ -53,6 +53,8 @@ ANSWER_SECONDS = 30.0
 """How long it may take to answer (a wait for an exit has no limit)."""
 RETRY_SECONDS = 0.02
 ANSWER_BYTES_MAX = 16 << 20
+SETTLE_SECONDS = 20.0
+"""How long a lost command is waited for until the supervisor has ended what is left of it."""
 LOOK_AGAIN_SECONDS = 10.0
 """How long `wait` relies on the supervisor before it looks at the files itself."""
 UNATTENDED_SECONDS = 0.25
@@ -133,6 +135,7 @@ class Runner:
                 case Exited(exit=exit):
                     return exit
                 case Lost():
+                    await self.settle(call, attempt)
                     raise CommandLost(f"how {call} (attempt {attempt}) ended is unknown: its keeper died")
                 case NeverAccepted():
                     raise StartRefused(f"{call} (attempt {attempt}) was never started", reason="never_accepted")
@@ -143,6 +146,17 @@ class Runner:
                     except RunnerUnavailable:  # its keeper does without a supervisor, and writes the exit all the same
                         await anyio.sleep(UNATTENDED_SECONDS)
 
+    async def settle(self, call: str, attempt: int) -> Attempt:
+        """As `inspect`; of a lost command only when the supervisor has ended what was left of it, or in vain."""
+        with anyio.move_on_after(SETTLE_SECONDS):
+            while isinstance(found := self.inspect(call, attempt), Lost) and not found.settled:
+                try:
+                    await self._attached(call, attempt)
+                except RunnerUnavailable:
+                    break
+                await anyio.sleep(RETRY_SECONDS)
+        return self.inspect(call, attempt)
+
     async def cancel(self, call: str, attempt: int) -> None:
         """End the command and all that descends from it, also what it left running; returns when nothing of it is left,
         or when it has ended and its `Exit` says that something could not be killed."""
@@ -151,8 +165,8 @@ class Runner:
         found = self.inspect(call, attempt)
         if isinstance(found, Running):
             await self.wait(call, attempt)
-        elif isinstance(found, Lost) and found.command_alive:
-            _kill_group(found.accepted)
+        elif isinstance(found, Lost):
+            await self.settle(call, attempt)
         elif isinstance(found, Exited) and not found.exit.group_gone:
             with anyio.move_on_after(LEFTOVERS_SECONDS):
                 while _is_living(found.accepted.keeper):  # it ends with the last process that was left running
@@ -178,7 +192,11 @@ class Runner:
             output_bytes = 0
         if living:
             return Running(accepted, output_bytes)
-        return Lost(accepted, output_bytes, _is_living(accepted.command))
+        alive, settled = _is_living(accepted.command), _read(os.path.join(folder, files.LOST))
+        if settled is None:
+            return Lost(accepted, output_bytes, alive)
+        rest = settled_from(settled)
+        return Lost(accepted, output_bytes, alive, True, rest.ended, rest.left)
 
     def output_path(self, call: str, attempt: int) -> Path:
         """The spool: stdout and stderr in order, growing while the command runs."""
@@ -187,7 +205,7 @@ class Runner:
     def discard(self, call: str, attempt: int) -> None:
         """Delete the spool, once the result is durable elsewhere. Raises RunnerError while the command runs.
 
-        What names processes that were left running stays until they end; then their keeper takes it away.
+        What names processes that were left running stays while they have a keeper: discard it again after their end.
         """
         match self.inspect(call, attempt):
             case Running():
@@ -430,11 +448,6 @@ def _read(path: str) -> dict[str, Any] | None:
 
 def _is_living(who: Identity) -> bool:
     return processes.is_alive(who.pid, who.start_time, who.boot_id)
-
-
-def _kill_group(accepted: Accepted) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(accepted.command.pid, signal.SIGKILL)
 
 
 def _umask() -> int:

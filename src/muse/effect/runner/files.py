@@ -14,6 +14,8 @@ from muse.failpoint import hit
 
 ACCEPTED = "accepted"
 EXIT = "exit"
+LOST = "lost"
+ENDS = "ends"
 OUTPUT = "output"
 CALLS = "calls"
 EPOCH = "epoch"
@@ -21,7 +23,7 @@ LOCK = "runner.lock"
 SOCKET = "runner.sock"
 LOG = "runner.log"
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of what is said on the socket."""
 REQUEST_BYTES_MAX = 32 << 20
 """One request: a command's arguments and environment, escaped."""
@@ -156,6 +158,32 @@ def read_json(path: str) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds no JSON object")
     return content
+
+
+def append_line(path: str, content: dict[str, Any]) -> None:
+    """Add one object as a line to a file of notes: not made durable, and dropped where the disk is full."""
+    with contextlib.suppress(OSError):
+        fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            os.write(fd, json.dumps(content).encode("ascii") + b"\n")
+        finally:
+            os.close(fd)
+
+
+def read_lines(path: str) -> list[dict[str, Any]]:
+    """The whole lines of such a file; what is no object is passed over."""
+    try:
+        with open(path, "rb") as file:
+            lines = file.read(FILE_BYTES_MAX).split(b"\n")[:-1]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            content = json.loads(line)
+            if isinstance(content, dict):
+                found.append(content)
+    return found
 
 
 def _write_temporary(path: str, content: dict[str, Any]) -> str:

@@ -91,11 +91,14 @@ class Keeper:
         self.report_fd = report_fd
         self.lock_fd = lock_fd
         self.pid = 0
+        self.mark = processes.mark_of(os.path.dirname(os.path.dirname(folder)), spec["call"], spec["attempt"])
         self.wait_status: int | None = None
+        self.lingering = False
         self.has_others = False
         self.cancel_asked = False
         self.ending = ""
         self.spool_error = ""
+        self.ending_left = False
         self.output_bytes = 0
         self.output_open = True
         self.subreaper = False
@@ -159,7 +162,7 @@ class Keeper:
         if self.pid == 0:
             os.close(gate_write)
             os.close(self.lock_fd)
-            _become_command(self.spec, gate_read, output_write, error_write)
+            _become_command(self.spec, self.mark, gate_read, output_write, error_write)
         for fd in (output_write, error_write, gate_read):
             os.close(fd)
         hit("keeper_forked")
@@ -224,6 +227,7 @@ class Keeper:
     def _reap(self) -> None:
         """Collect every child that ended; `has_others` says whether anything of the command still runs."""
         while True:
+            ended, started = _next_ended() if self.lingering else (0, "")
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -235,8 +239,16 @@ class Keeper:
             if pid == self.pid:
                 self.wait_status = status
                 self.ended_at = time.monotonic()
+            elif self.lingering:
+                self._note_end(pid, started if pid == ended else "", os.waitstatus_to_exitcode(status))
         if not self.subreaper:
             self.has_others = _group_exists(self.pid)
+
+    def _note_end(self, pid: int, started: str, status: int) -> None:
+        """How a process that was left running has ended: told while our folder is there, for the log."""
+        content = {"pid": pid, "start_time": started, "asked": self.ending_left}
+        content |= {"code": status if status >= 0 else None, "signal": -status if status < 0 else None}
+        files.append_line(os.path.join(self.folder, files.ENDS), content)
 
     def _is_over(self, now: float) -> bool:
         """Decide what the clock, the size of the output and a cancel ask for. True when the exit can be written."""
@@ -267,7 +279,12 @@ class Keeper:
         self.kill_at = now if at_once else now + max(0, self.spec["grace_ms"]) / 1000
         self.give_up_at = self.kill_at + KILL_GIVE_UP_SECONDS
         if not at_once:
-            self._signal_all(signal.SIGTERM)
+            self._ask_all_to_end()
+
+    def _ask_all_to_end(self) -> None:
+        """SIGTERM, and SIGCONT: a process that is stopped could not see the one without the other."""
+        self._signal_all(signal.SIGTERM)
+        self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: signal.Signals) -> None:
         """Signal the command's process group and everything else that descends from it."""
@@ -345,7 +362,11 @@ class Keeper:
                     time.sleep(EXIT_RETRY_SECONDS)
 
     def _linger(self) -> None:
-        """Stay while something was left running: keep its pipe open, reap it, end it when asked."""
+        """Stay while something was left running: keep its pipe open, reap it and note how it ended, end it when asked.
+
+        The folder stays after the last of it, so that the host can put that into the log and then discard it.
+        """
+        self.lingering = True
         if self.ending == "cancelled":
             self.cancel_asked = False  # that one is done; a new one may come
         kill_at: float | None = None
@@ -355,7 +376,8 @@ class Keeper:
             now = time.monotonic()
             if self.cancel_asked:
                 self.cancel_asked = False
-                self._signal_all(signal.SIGTERM)
+                self.ending_left = True
+                self._ask_all_to_end()
                 kill_at = now + max(0, self.spec["grace_ms"]) / 1000
             elif kill_at is not None and now >= kill_at:
                 self._signal_all(signal.SIGKILL)
@@ -366,15 +388,20 @@ class Keeper:
             wait = WAIT_SECONDS_MAX if kill_at is None else kill_at - now
             self._wait(wait if self.subreaper else min(wait, UNSEEN_END_SECONDS))
             self._reap()
-        self._sweep()
-
-    def _sweep(self) -> None:
-        """Take the folder away if its result was discarded while something was left running."""
-        if os.fstat(self.spool_fd).st_nlink == 0:
-            files.remove_attempt(self.folder)
 
 
-def _become_command(spec: dict[str, Any], gate_read: int, output_write: int, error_write: int) -> NoReturn:
+def _next_ended() -> tuple[int, str]:
+    """Pid and start time of the child that is to be waited for next: both are forgotten when it was."""
+    if not hasattr(os, "waitid"):
+        return 0, ""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0, ""
+    return (found.si_pid, processes.zombie_start_time(found.si_pid)) if found is not None else (0, "")
+
+
+def _become_command(spec: dict[str, Any], mark: str, gate_read: int, output_write: int, error_write: int) -> NoReturn:
     """The forked child: wait at the gate, then turn into the command. Never returns."""
     doing, status = "start", _NOT_EXECUTABLE
     try:
@@ -391,7 +418,7 @@ def _become_command(spec: dict[str, Any], gate_read: int, output_write: int, err
         doing = f"enter {spec['cwd']}"
         os.chdir(spec["cwd"])
         doing, status = f"execute {spec['argv'][0]}", _NOT_FOUND
-        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"] | {processes.MARK: mark})
     except (OSError, ValueError) as error:
         if not isinstance(error, FileNotFoundError):
             status = _NOT_EXECUTABLE

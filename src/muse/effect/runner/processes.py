@@ -1,15 +1,21 @@
-"""Who a process is, and which processes descend from another one.
+"""Who a process is, which processes descend from another one, and which belong to a command.
 
 A pid alone names nobody: it is used again. Pid, start time and boot id together name one process for ever.
 Standard library only, because the supervisor and the keepers are built from this module. On Linux everything is read
 from /proc; elsewhere `ps` and `sysctl` are asked, which is slower and gives start times to the second only.
 """
 
+import contextlib
 import os
+import signal
 from typing import Any
 
 COMMAND_CHARS_MAX = 200
 """How much of a command line is kept to name a process."""
+MARK = "MUSE_CALL"
+"""The variable that every command and all that it starts has in its environment (`mark_of`). It finds what left its
+group, its session and its parents."""
+ENVIRONMENT_BYTES_MAX = 4 << 20
 
 
 def boot_id() -> str:
@@ -31,6 +37,12 @@ def start_time(pid: int) -> str:
     return "" if state.startswith("Z") else started.strip()
 
 
+def zombie_start_time(pid: int) -> str:
+    """The same for one that has ended and was not waited for; "" where that cannot be told."""
+    stat = _stat(pid)
+    return "" if stat is None else stat[19]
+
+
 def identity(pid: int) -> dict[str, Any]:
     """Pid, start time and boot id of a living process, as they are written into files."""
     return {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()}
@@ -42,25 +54,98 @@ def is_alive(pid: int, started: str, boot: str) -> bool:
 
 
 def describe(pid: int) -> dict[str, Any]:
-    """Pid, start time and command line of a process that was left running."""
-    return {"pid": pid, "start_time": start_time(pid), "command": _command_line(pid)}
+    """Pid, start time, process group and command line of a process that was left running."""
+    stat = _stat(pid)
+    group = int(stat[2]) if stat is not None else 0
+    return {"pid": pid, "start_time": start_time(pid), "command": _command_line(pid), "group": group}
 
 
 def descendants(root: int) -> list[int]:
     """Living processes below `root`, parents before children. Outside Linux: empty."""
+    return below([root])
+
+
+def children(parent: int) -> list[int]:
+    """Living processes whose parent is this one. Outside Linux: empty."""
+    return [pid for pid in everyone() if (stat := _stat(pid)) and int(stat[1]) == parent and start_time(pid)]
+
+
+def below(roots: list[int]) -> list[int]:
+    """Living processes below any of `roots`, without these themselves."""
     children: dict[int, list[int]] = {}
+    for pid in everyone():
+        stat = _stat(pid)
+        if stat is not None:
+            children.setdefault(int(stat[1]), []).append(pid)
+    found = list(roots)
+    for parent in found:
+        found.extend(child for child in children.get(parent, ()) if child not in roots)
+    return [pid for pid in found[len(roots) :] if start_time(pid)]
+
+
+def everyone() -> list[int]:
+    """All processes that can be seen. Outside Linux: none."""
     try:
-        names = os.listdir("/proc")
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
-    for name in names:
-        stat = _stat(int(name)) if name.isdigit() else None
-        if stat is not None:
-            children.setdefault(int(stat[1]), []).append(int(name))
-    found = [root]
-    for parent in found:
-        found.extend(children.get(parent, ()))
-    return [pid for pid in found[1:] if start_time(pid)]
+
+
+def session_of(pid: int) -> int:
+    """The session that a process belongs to, 0 when there is no such process."""
+    stat = _stat(pid)
+    return 0 if stat is None else int(stat[3])
+
+
+def mark_prefix(run_dir: str) -> str:
+    """What the marks of a run folder begin with: its name, and what tells it from a copy of it elsewhere."""
+    found = os.stat(run_dir)
+    return f"{os.path.basename(os.path.normpath(run_dir))}.{found.st_dev:x}.{found.st_ino:x}/"
+
+
+def mark_of(run_dir: str, call: str, attempt: int) -> str:
+    """What MARK holds below one command."""
+    return f"{mark_prefix(run_dir)}{call}.{attempt}"
+
+
+def marked(prefix: str) -> list[tuple[int, str]]:
+    """Living processes whose mark begins with `prefix`, with their marks. One that cleared its environment, or runs
+    under another user's rights, is not found."""
+    wanted = f"{MARK}={prefix}".encode("utf-8", "surrogateescape")
+    found = []
+    for pid in everyone():
+        entry = next((entry for entry in _environment(pid) if entry.startswith(wanted)), b"")
+        if entry and start_time(pid):
+            found.append((pid, entry.partition(b"=")[2].decode("utf-8", "surrogateescape")))
+    return found
+
+
+def of_command(command: dict[str, Any], mark: str) -> list[int]:
+    """What lives of a command whose keeper is gone: itself, its session while it leads that, all that carries its mark,
+    and everything below these. `command` is its identity as it was written down."""
+    if command["boot_id"] != boot_id():
+        return []
+    roots = {pid for pid, found in marked(mark) if found == mark}
+    leader = int(command["pid"])
+    if is_alive(leader, command["start_time"], command["boot_id"]):
+        roots |= {leader} | {pid for pid in everyone() if session_of(pid) == leader}
+    ordered = sorted(roots)
+    return [pid for pid in ordered if start_time(pid)] + below(ordered)
+
+
+def send(pid: int, started: str, number: signal.Signals) -> None:
+    """Signal exactly that process; nothing happens when it is gone or beyond our rights."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if not hasattr(os, "pidfd_open"):
+            if start_time(pid) == started:
+                os.kill(pid, number)
+            return
+        descriptor = os.pidfd_open(pid)
+        try:
+            if start_time(pid) == started:  # asked while the descriptor holds on to whoever has the pid now
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -70,6 +155,14 @@ def _stat(pid: int) -> list[str] | None:
             return file.read().rpartition(b")")[2].decode("ascii").split()
     except OSError:
         return None
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read(ENVIRONMENT_BYTES_MAX).split(b"\0")
+    except OSError:
+        return []
 
 
 def _command_line(pid: int) -> str:

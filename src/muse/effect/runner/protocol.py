@@ -11,14 +11,19 @@ Folder (`$MUSE_HOME/run/<session>/`; folders 0700, files 0600):
                   processes that were left running
         room.*    space for `exit`, taken before the command starts and given back when it has ended; means nothing else
         exit      written after `output` was fsynced, renamed, folder fsynced
+        ends      a line for each process left running whose end its keeper saw (not durable)
+        lost      in place of `exit`: the keeper was killed, and a supervisor ended what was left of its command
 
     accepted  epoch call attempt args_digest request time_ms timeout_ms, keeper and command {pid start_time boot_id}
     exit      code (null: see signal) signal start_error timed_out cancelled output_limit_reached spool_error time_ms
-              duration_ms output_bytes group_gone left_running [{pid start_time command}]
+              duration_ms output_bytes group_gone left_running [{pid start_time command group}]
+    ends      pid start_time code signal asked (whether it was asked to end)
+    lost      time_ms, ended and left [{pid start_time command group}]
 
 No `accepted` after a pong: nothing was executed, ever; the same attempt may be submitted (again).
 `accepted`, no `exit`: running while the keeper lives (same pid, start time and boot), lost when it is gone. A keeper
-needs no supervisor; it ends when nothing of its command is left running. `discard` takes the folder away.
+needs no supervisor; it ends when nothing of its command is left running. `discard` takes the folder away. The command
+and all below it have MUSE_CALL in their environment (`processes.mark_of`), by which they are found again.
 
 Socket: one JSON object a line, ASCII with escapes; bytes that are not UTF-8 are lone surrogates (PEP 383). A lower
 epoch is `refused: fenced`, in ping, start, cancel and stop; a higher one is durable before the request is served.
@@ -27,6 +32,7 @@ epoch is `refused: fenced`, in ping, start, cancel and stop; a higher one is dur
                                                 of a lower epoch is under way, so what the files say is final
     {"do":"start","epoch",spec…,"request"}      accepted | refused: reason exists|fenced|invalid|limit|failed, detail
     {"do":"attach","call","attempt"}            exited | lost | never_accepted, at once or when it comes
+                                                (lost: when what was left of the command has ended)
     {"do":"cancel","epoch","call","attempt"}    cancelling | gone; `exited` tells the rest
     {"do":"status"}                             status: attempts [{call attempt state accepted exit}]
     {"do":"stop","epoch","kill"}                stopping: commands go on | stopped: all was ended, `left` could not be
@@ -85,6 +91,7 @@ class LeftRunning(msgspec.Struct, frozen=True):
     pid: int
     start_time: str
     command: str
+    group: int = 0
 
 
 class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,11 +166,26 @@ class Exited(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """It was accepted and its keeper is gone without a word: unknown. `command_alive`: the command still runs."""
+    """It was accepted and its keeper is gone without a word: unknown. `command_alive`: the command still runs.
+
+    `settled`: the supervisor has looked for the rest of it. `ended` are the processes that it then ended, `left` those
+    that could not be ended.
+    """
 
     accepted: Accepted
     output_bytes: int
     command_alive: bool
+    settled: bool = False
+    ended: tuple[LeftRunning, ...] = ()
+    left: tuple[LeftRunning, ...] = ()
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a `lost` file says."""
+
+    time_ms: int
+    ended: tuple[LeftRunning, ...]
+    left: tuple[LeftRunning, ...]
 
 
 Attempt = NeverAccepted | Running | Exited | Lost
@@ -175,6 +197,14 @@ def accepted_from(content: dict[str, Any]) -> Accepted:
         return msgspec.convert(content, Accepted)
     except msgspec.ValidationError as error:
         raise RunnerDamaged(f"an accepted file of the runner is damaged: {error}") from error
+
+
+def settled_from(content: dict[str, Any]) -> Settled:
+    """The struct of a `lost` file. Raises RunnerDamaged."""
+    try:
+        return msgspec.convert(content, Settled)
+    except msgspec.ValidationError as error:
+        raise RunnerDamaged(f"a lost file of the runner is damaged: {error}") from error
 
 
 def exit_from(content: dict[str, Any]) -> Exit:

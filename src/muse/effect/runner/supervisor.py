@@ -29,6 +29,7 @@ if __name__ == "__main__":
         sys.modules[_name] = _package
 
 from muse.effect.runner import files, keeper, processes
+from muse.effect.runner.orphans import Orphans
 from muse.failpoint import hit
 
 IDLE_SECONDS = 30.0
@@ -78,6 +79,8 @@ class Watched:
         self.epoch = epoch
         self.report_fd = report_fd
         self.heard = bytearray()
+        self.keeper_pid = 0
+        self.silent = report_fd < 0
         self.accepted = report_fd < 0
         self.cancel_asked = False
         self.starters: list[Connection] = []
@@ -97,6 +100,10 @@ class Supervisor:
         self.connections: dict[int, Connection] = {}
         self.watched: dict[Key, Watched] = {}
         self.reports: dict[int, Watched] = {}
+        self.keepers: dict[int, Key] = {}
+        self.orphans: dict[Key, Orphans] = {}
+        self.awaiting: dict[Key, set[Connection]] = {}
+        self.strays: set[int] = set()
         self.pings: list[Connection] = []
         self.stopping: Connection | None = None
         self.stop_at: float | None = None
@@ -130,10 +137,8 @@ class Supervisor:
             state = self._state(key)
             if state["state"] == "running":
                 self.watched[key] = Watched(key, -1)
-            elif state["state"] == "exited" and not state["keeper_alive"]:
-                folder = files.call_folder(self.run_dir, *key)
-                if not os.path.lexists(os.path.join(folder, files.OUTPUT)):
-                    files.remove_attempt(folder)  # discarded while something was left running, and its keeper died
+            elif state["state"] == "lost":
+                self._lose(key, state["accepted"], [])
 
     # ---- the loop
 
@@ -146,7 +151,7 @@ class Supervisor:
         idle_since = time.monotonic()
         while True:
             now = time.monotonic()
-            if self.connections or self.watched:
+            if self.connections or self.watched or self.orphans:
                 idle_since = now
             if now - idle_since >= self.idle_seconds or self._is_stopped(now):
                 break
@@ -156,7 +161,7 @@ class Supervisor:
 
     def _turn(self, wait: float | None) -> None:
         adopted = [watched for watched in self.watched.values() if watched.report_fd < 0]
-        if adopted or self.stop_at is not None:
+        if adopted or self.orphans or self.stop_at is not None:
             wait = POLL_ADOPTED_SECONDS
         for fd, _ in self.poll.poll(None if wait is None else max(0.0, wait * 1000 + 0.5)):
             if fd == self.wake_fd:
@@ -167,17 +172,58 @@ class Supervisor:
                 self._hear(self.reports[fd])
             elif fd in self.connections:
                 self._receive(self.connections[fd])
-        for watched in adopted:
-            if self._state(watched.key)["state"] != "running":
-                self._ended(watched)
+        self._look_after(adopted)
         self._answer_pings()
         self._send_all()
+
+    def _look_after(self, adopted: list[Watched]) -> None:
+        for watched in adopted:
+            state = self._state(watched.key)
+            if state["state"] == "lost":
+                self._lose(watched.key, state["accepted"], [])
+            if state["state"] != "running":
+                self._ended(watched)
+        for key in list(self.orphans):
+            self._tend(key)
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError, ChildProcessError):  # nothing to read, or no child left
             os.read(self.wake_fd, 4096)
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] in self.keepers:
+                    self._keeper_ended(self.keepers.pop(ended[0]), ended[0], orderly=ended[1] == 0)
+
+    def _keeper_ended(self, key: Key, pid: int, *, orderly: bool) -> None:
+        """What a killed keeper had below it is below us now: the rest of its command, or, where that had ended before,
+        what it had left running, which stays."""
+        state = self._state(key)
+        if not orderly:
+            ours = [pid for pid in processes.children(os.getpid()) if pid not in self.keepers]
+            fresh = [pid for pid in ours if pid not in self.strays]
+            self.strays = set(ours)
+            if state["state"] == "lost":
+                mark = processes.mark_of(self.run_dir, *key)
+                others = {pid for pid, found in processes.marked("") if found != mark}
+                self._lose(key, state["accepted"], [pid for pid in fresh if pid not in others])
+        watched = self.watched.get(key)
+        if watched is not None and watched.keeper_pid == pid:
+            self._hear(watched)  # what it said last
+            self._ended(watched)
+
+    # ---- commands without a keeper
+
+    def _lose(self, key: Key, accepted: Message, strays: list[int]) -> None:
+        folder = files.call_folder(self.run_dir, *key)
+        if not os.path.lexists(os.path.join(folder, files.LOST)):
+            self.orphans[key] = Orphans(folder, accepted, processes.mark_of(self.run_dir, *key), strays)
+            self._tend(key)
+
+    def _tend(self, key: Key) -> None:
+        with contextlib.suppress(OSError):  # a full disk: `lost` is written when there is room
+            if self.orphans[key].tend():
+                del self.orphans[key]
+                for connection in self.awaiting.pop(key, ()):
+                    connection.say(self._ending(key) | {"epoch": self.epoch})
 
     def _accept(self) -> None:
         try:
@@ -234,8 +280,8 @@ class Supervisor:
             return
         self.poll.unregister(fd)
         connection.sock.close()
-        for watched in self.watched.values():
-            watched.attached.discard(connection)
+        for waiting in (*(watched.attached for watched in self.watched.values()), *self.awaiting.values()):
+            waiting.discard(connection)
 
     # ---- requests
 
@@ -312,13 +358,16 @@ class Supervisor:
             raise Refused("limit", f"{RUNNING_MAX} commands are running")
         report_read, report_write = os.pipe()
         hit("supervisor_start")
-        if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
             keeper.keep(folder, spec, report_write, self.lock_fd)
         hit("supervisor_forked")
         os.close(report_write)
         os.set_blocking(report_read, False)
         watched = Watched(key, report_read, self.epoch)
         watched.starters.append(connection)
+        self.keepers[pid] = key
+        watched.keeper_pid = pid
         self.watched[key] = watched
         self.reports[report_read] = watched
         self.poll.register(report_read, select.POLLIN)
@@ -331,6 +380,9 @@ class Supervisor:
 
     def _attach(self, connection: Connection, key: Key) -> Message | None:
         watched = self.watched.get(key)
+        if key in self.orphans:
+            self.awaiting.setdefault(key, set()).add(connection)
+            return None  # answered when what is left of the command has ended, too
         if watched is None:
             return self._ending(key)
         watched.attached.add(connection)
@@ -341,7 +393,7 @@ class Supervisor:
         if watched is not None and not watched.accepted:
             watched.cancel_asked = True
             return {"is": "cancelling"}
-        return {"is": "cancelling" if self._signal_keeper(key) else "gone"}
+        return {"is": "cancelling" if key in self.orphans or self._signal_keeper(key) else "gone"}
 
     def _signal_keeper(self, key: Key) -> bool:
         pid = self._keeper(key)
@@ -370,7 +422,7 @@ class Supervisor:
         keys = files.attempts(self.run_dir) if self.stopping is not None else []
         left = [key for key in keys if self._keeper(key) is not None]
         starting = self.stopping is not None and any(not watched.accepted for watched in self.watched.values())
-        if now < self.stop_at and (left or starting):
+        if now < self.stop_at and (left or starting or (self.stopping is not None and self.orphans)):
             return False
         if self.stopping is not None:
             self.stopping.say({"is": "stopped", "left": [f"{call}.{attempt}" for call, attempt in left]})
@@ -386,6 +438,8 @@ class Supervisor:
 
     def _hear(self, watched: Watched) -> None:
         """Lines from a keeper; the end of them without `exited` means that it was killed."""
+        if watched.silent:
+            return
         try:
             data = os.read(watched.report_fd, 4096)
         except BlockingIOError:
@@ -395,8 +449,8 @@ class Supervisor:
             line, _, rest = bytes(watched.heard).partition(b"\n")
             watched.heard = bytearray(rest)
             self._told(watched, json.loads(line))
-        if not data:
-            self._ended(watched)
+        if not data and not watched.silent:
+            self._hush(watched)  # it is ended when it is waited for, because only then its children are ours
 
     def _told(self, watched: Watched, line: str) -> None:
         if line == "accepted":
@@ -411,6 +465,7 @@ class Supervisor:
             reason = line.removeprefix("refused ")
             refused = self._exists(watched.key) if reason == "exists" else Refused("failed", reason)
             self._tell_starters(watched, refused.answer)
+            self._ended(watched)
 
     def _tell_starters(self, watched: Watched, answer: Message) -> None:
         """The first one asked for the start; those who asked for the same meanwhile came second, if it was accepted."""
@@ -423,13 +478,20 @@ class Supervisor:
         if self.watched.pop(watched.key, None) is None:
             return
         hit("supervisor_ended")
-        if watched.report_fd >= 0:
-            self.poll.unregister(watched.report_fd)
-            del self.reports[watched.report_fd]
-            os.close(watched.report_fd)
+        if not watched.silent:
+            self._hush(watched)
         self._tell_starters(watched, Refused("failed", "the keeper of the command died").answer)
+        if watched.key in self.orphans:
+            self.awaiting.setdefault(watched.key, set()).update(watched.attached)
+            return
         for connection in watched.attached:
             connection.say(self._ending(watched.key) | {"epoch": self.epoch})
+
+    def _hush(self, watched: Watched) -> None:
+        watched.silent = True
+        self.poll.unregister(watched.report_fd)
+        del self.reports[watched.report_fd]
+        os.close(watched.report_fd)
 
     def _ending(self, key: Key) -> Message:
         state = self._state(key)

@@ -94,12 +94,15 @@ class ToolFinished(Content, frozen=True):
 
 
 class ProcessStarted(Content, frozen=True):
-    """An operating-system process that a call left running, told apart from a reused pid by its start time."""
+    """An operating-system process that a call left running, told apart from a reused pid by its start time and the
+    boot. `group` is its process group."""
 
     call: str
     pid: int
     started: int = 0
     command: str = ""
+    group: int = 0
+    boot_id: str = ""
 
 
 class ProcessAdopted(Content, frozen=True):
