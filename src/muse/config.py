@@ -45,7 +45,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. Times in seconds (`_ms`: milliseconds), sizes in tokens. `approval_timeout` None: 300 where no
-    person sits at the terminal, no limit where one does."""
+    person sits at the terminal, no limit where one does. `sandbox` "": as far as the machine can."""
 
     model: str = ""
     permission_mode: str = "default"
@@ -57,6 +57,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shell_timeout: Count = 120
     retry_base_ms: Positive = 1000
     shell_environment: tuple[str, ...] = ()
+    sandbox: str = ""
+    sandbox_writable: tuple[str, ...] = ()
+    network: bool = True
     trusted: tuple[str, ...] = ()
     providers: dict[str, Provider] = {}
     permissions: Permissions = Permissions()
@@ -90,6 +93,7 @@ BUILT_IN: Final[dict[str, Provider]] = {
 }
 """Providers that need no settings; `[providers.NAME]` adds to them or replaces one."""
 
+_SANDBOXES: Final = {"off": 0, "": 1, "workspacewrite": 1, "readonly": 2}
 _STRICTNESS: Final = {"plan": 0, "default": 1, "acceptedits": 2, "yolo": 3}
 _LIMITS: Final = ("max_model_calls", "max_model_attempts", "max_output_tokens", "max_parallel_tools")
 _UNLIMITED: Final = 2**31
@@ -135,8 +139,9 @@ def read(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str,
     if not _is_trusted(workspace, mine.trusted, environment):
         followed = _tightening(followed, mine, ignored)
     merged = _merged(user or {}, followed)
-    if name := environment.get("MUSE_MODEL"):
-        merged["model"] = name
+    for key, name in (("model", "MUSE_MODEL"), ("sandbox", "MUSE_SANDBOX")):
+        if value := environment.get(name):
+            merged[key] = value
     given: dict[str, Any] = {}
     for pair in pairs:
         _set(given, pair)
@@ -323,6 +328,11 @@ def _tightens(key: str, value: Any, project: Mapping[str, Any], user: Config) ->
     if key == "model":  # a repository may not choose where its reader's text goes
         name = str(value).partition("/")[0]
         return name in BUILT_IN | user.providers and name not in project.get("providers", {})
+    if key == "sandbox":
+        asked, mine = (_SANDBOXES.get(_letters(text)) for text in (str(value), user.sandbox))
+        return asked is not None and mine is not None and asked >= mine
+    if key == "network":
+        return value is False
     if key in _LIMITS:
         return bool((value or _UNLIMITED) <= (getattr(user, key) or _UNLIMITED))
     return key in ("approval_timeout", "shell_timeout", "retry_base_ms")
@@ -330,7 +340,11 @@ def _tightens(key: str, value: Any, project: Mapping[str, Any], user: Config) ->
 
 def _strictness(mode: str, unknown: int) -> int:
     """How much a mode frees; a spelling that is not in the table counts as `unknown`."""
-    return _STRICTNESS.get("".join(c for c in mode.lower() if c.isalpha()), unknown)
+    return _STRICTNESS.get(_letters(mode), unknown)
+
+
+def _letters(word: str) -> str:
+    return "".join(c for c in word.lower() if c.isalpha())
 
 
 def _harmless_providers(tables: Mapping[str, Any], user: Config, ignored: list[str]) -> dict[str, Any]:

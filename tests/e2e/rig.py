@@ -41,7 +41,7 @@ class Rig:
         self.workspace.mkdir()
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "MUSE_HOME": str(self.muse_home), "LC_ALL": "C.UTF-8",
-            "SHOP_KEY": KEY, "PYTHONDONTWRITEBYTECODE": "1",
+            "SHOP_KEY": KEY, "PYTHONDONTWRITEBYTECODE": "1", "MUSE_SANDBOX": "off",
         }  # fmt: skip
         self._started: list[subprocess.Popen[bytes]] = []
         for name, text in files.items():

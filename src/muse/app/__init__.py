@@ -40,6 +40,8 @@ from muse.app.places import state_of as state_of
 from muse.app.places import verify_file as verify_file
 from muse.app.recovering import is_whole as is_whole
 from muse.app.recovering import recover_session as recover_session
+from muse.app.sandbox import default_sandbox as default_sandbox
+from muse.app.sandbox import machine as machine
 from muse.app.settings import APPROVAL_TIMEOUT as APPROVAL_TIMEOUT
 from muse.app.settings import SCRIPTED as SCRIPTED
 from muse.app.settings import require_continuable as require_continuable

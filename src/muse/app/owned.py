@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -10,6 +11,7 @@ import msgspec
 from muse.app.commands import known_secrets
 from muse.app.models import model_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
+from muse.app.sandbox import sandbox_of
 from muse.config import Config
 from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
@@ -48,6 +50,9 @@ class Owned:
 
         model = model or model_of(config, settings)
         self._secrets = known_secrets(config)
+        self.sandbox = sandbox_of(config, settings, workspace, path_of(log))
+        self.sandbox.prepare()
+        settings = msgspec.structs.replace(settings, sandbox="" if self.sandbox.why else self.sandbox.mode)
         found: dict[str, Tool] = {}
         runners: list[Runner] = []
 
@@ -61,6 +66,7 @@ class Owned:
                     environment=environment,
                     extra_names=(*config.shell_environment, "MUSE_SESSION"),
                     secrets=self._secrets,
+                    sandbox=self.sandbox,
                 )
             )
             return tuple(tool.spec for tool in found.values())
@@ -82,6 +88,11 @@ class Owned:
         self.running = Running(
             log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal
         )
+
+    def _settled(self, call: str, attempt: int) -> None:
+        """The result is in the log: what the runner has of it may go. What cannot be taken away stays as litter."""
+        with suppress(MuseError, OSError):
+            self._runner.discard(call, attempt)
 
     async def _read_output(self, call: str, offset: int, limit: int) -> bytes | None:
         def read() -> bytes | None:
@@ -111,7 +122,9 @@ class Owned:
     async def run(self) -> Session:
         """Go on until the session closes, then let go of runner and log."""
         try:
-            return await self.running.run()
+            state = await self.running.run()
+            self.sandbox.close()
+            return state
         finally:
             with anyio.CancelScope(shield=True):
                 await self._runner.aclose()

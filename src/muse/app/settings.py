@@ -6,6 +6,7 @@ import msgspec
 
 from muse import __version__
 from muse.app.places import event_at
+from muse.app.sandbox import parse_sandbox, sandbox_again
 from muse.config import Config, Loaded, Permissions, provider_of
 from muse.decide.policy import parse_mode, parse_rule
 from muse.errors import ConfigError, NewerLog, UsageError
@@ -38,6 +39,8 @@ def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
         model=rest,
         mode=parse_mode(mode or config.permission_mode),
         permissions=_rules(config.permissions),
+        sandbox=parse_sandbox(config.sandbox),
+        network=config.network,
         **_limits(config),
     )
 
@@ -73,6 +76,8 @@ def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = 
     changes: dict[str, object] = {name: limits[name] for key, name in LIMITS.items() if key in given}
     changes |= {"mode": parse_mode(mode or state.mode), "permissions": rules}
     changes["approval_timeout_seconds"] = limits["approval_timeout_seconds"]
+    changes["sandbox"] = sandbox_again(state.settings.sandbox, config.sandbox, "sandbox" in given)
+    changes["network"] = config.network and (state.settings.network or "network" in given)
     if model:
         provider, dialect, rest = _provider(config, model)
         changes |= {"provider": provider, "dialect": dialect, "model": rest}

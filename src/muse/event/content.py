@@ -92,7 +92,8 @@ class PermissionRules(Content, frozen=True):
 
 
 class Settings(Content, frozen=True):
-    """What the session runs with. Times in seconds, sizes in bytes; 0 means no limit, except where noted."""
+    """What the session runs with. Times in seconds, sizes in bytes; 0 means no limit, except where noted. `sandbox` is
+    the mode that holds, "" where none was asked for and none could be had."""
 
     provider: str
     dialect: str
@@ -106,6 +107,8 @@ class Settings(Content, frozen=True):
     parallel_tools_max: int = 8
     shell_timeout_seconds: int = 120
     retry_base_ms: int = 1000
+    sandbox: str = ""
+    network: bool = True
 
 
 class Block(Content, frozen=True):

@@ -40,9 +40,11 @@ def claim(
     name: str = "",
     fresh: bool = False,
     secrets: "KnownSecrets | None" = None,
+    sandbox: str = "",
 ) -> Ownership:
     """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
-    and returns the tools on offer. `secrets` become placeholders in what is gathered. Raises `Busy` while another
+    and returns the tools on offer. `secrets` become placeholders in what is gathered. `sandbox` says what commands run
+    in. Raises `Busy` while another
     process owns the session, `UsageError` for a folder whose name is no text."""
     if clean(workspace).exact is not None:
         raise UsageError(
@@ -69,6 +71,7 @@ def claim(
             instructions=texts,
             tools=specs(found.epoch),
             commands=tuple(CommandVersion(type=kind, v=v) for kind, v in sorted(COMMANDS.items())),
+            sandbox=sandbox,
         )
         return seal(body, "main", 0)
 

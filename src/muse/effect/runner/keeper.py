@@ -19,6 +19,7 @@ import time
 from typing import Any, NoReturn
 
 from muse.effect.runner import files, processes
+from muse.effect.runner.confine import confine
 from muse.failpoint import hit
 
 CANCEL_SIGNAL = signal.SIGUSR1
@@ -104,6 +105,7 @@ class Keeper:
         self.subreaper = False
         self.started_at = 0.0
         self.output_bytes_max = int(spec["output_bytes_max"])
+        self.wrapper = str(spec["confine"].get("wrapper", ""))
         self.deadline: float | None = None
         self.settle_at: float | None = None
         self.kill_at = 0.0
@@ -288,6 +290,10 @@ class Keeper:
 
     def _signal_all(self, number: signal.Signals) -> None:
         """Signal the command's process group and everything else that descends from it."""
+        if self.wrapper and number != signal.SIGKILL:
+            for pid in self._inside(processes.descendants(os.getpid())):
+                _signal_outside_group(pid, 0, number)
+            return
         # No such group: it is gone, or its leader has not reached setsid and is found below.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -296,6 +302,12 @@ class Keeper:
                 _signal_outside_group(pid, self.pid, number)
         elif self.wait_status is None:
             _signal_outside_group(self.pid, self.pid, number)
+
+    def _inside(self, pids: list[int]) -> list[int]:
+        """Without the processes of the sandbox's own program, which would end before the command does."""
+        if not self.wrapper:
+            return pids
+        return [pid for pid in pids if not str(processes.describe(pid)["command"]).startswith(self.wrapper)]
 
     def _drain(self, limit: int) -> None:
         """Move output that is ready, at most about `limit` bytes, from the pipe to the spool."""
@@ -327,7 +339,7 @@ class Keeper:
     # ---- the end
 
     def _write_exit(self) -> None:
-        left = processes.descendants(os.getpid()) if self.has_others else []
+        left = self._inside(processes.descendants(os.getpid())) if self.has_others else []
         others = bool(left) if self.subreaper else self.has_others
         status = None if self.wait_status is None else os.waitstatus_to_exitcode(self.wait_status)
         content = {
@@ -415,6 +427,9 @@ def _become_command(spec: dict[str, Any], mark: str, gate_read: int, output_writ
         for source, target in ((null, 0), (output_write, 1), (output_write, 2)):
             os.dup2(source, target)
         os.umask(spec["umask"])
+        if "abi" in spec["confine"]:
+            doing = "confine the command"
+            confine(spec["confine"])
         doing = f"enter {spec['cwd']}"
         os.chdir(spec["cwd"])
         doing, status = f"execute {spec['argv'][0]}", _NOT_FOUND

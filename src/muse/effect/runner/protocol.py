@@ -97,7 +97,8 @@ class LeftRunning(msgspec.Struct, frozen=True):
 class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One command. `env` is the whole environment. `timeout_ms` 0 means none. After SIGTERM, `grace_ms` until SIGKILL.
 
-    `umask` None means the host's. Text may hold lone surrogates for bytes that are not UTF-8.
+    `umask` None means the host's. Text may hold lone surrogates for bytes that are not UTF-8. `confine` is the plan of
+    a sandbox that is put on before the command is executed (`confine.py`), empty for none.
     """
 
     call: str
@@ -110,6 +111,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     output_bytes_max: int = OUTPUT_BYTES_MAX
     grace_ms: int = GRACE_MS
     umask: int | None = None
+    confine: dict[str, Any] = {}
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ if __name__ == "__main__":
         _package.__path__ = [os.path.abspath(os.path.join(_here, *[".."] * _up))]
         sys.modules[_name] = _package
 
-from muse.effect.runner import files, keeper, processes
+from muse.effect.runner import files, keeper, peers, processes
 from muse.effect.runner.orphans import Orphans
 from muse.failpoint import hit
 
@@ -47,7 +47,7 @@ Message = dict[str, Any]
 
 _SPEC_TYPES = {
     "call": str, "attempt": int, "args_digest": str, "request": str, "argv": list, "cwd": str, "env": dict,
-    "timeout_ms": int, "grace_ms": int, "output_bytes_max": int, "umask": int,
+    "timeout_ms": int, "grace_ms": int, "output_bytes_max": int, "umask": int, "confine": dict,
 }  # fmt: skip
 
 
@@ -232,7 +232,7 @@ class Supervisor:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 time.sleep(FULL_PAUSE_SECONDS)  # it stays in the queue; do not spin until a descriptor is free
             return
-        if len(self.connections) >= CONNECTIONS_MAX or not _same_user(sock):
+        if len(self.connections) >= CONNECTIONS_MAX or not _same_user(sock) or peers.is_below(sock, sys.argv[:2]):
             sock.close()
             return
         sock.setblocking(False)

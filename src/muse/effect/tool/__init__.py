@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from muse.effect.protocol import Tool
 from muse.effect.runner import Runner
+from muse.effect.sandbox import NO_SANDBOX, GuardedTool, Sandbox
 from muse.effect.tool.edit import EditTool
 from muse.effect.tool.glob import GlobTool
 from muse.effect.tool.grep import GrepTool
@@ -25,23 +26,27 @@ def builtin_tools(
     environment: Mapping[str, str] | None = None,
     extra_names: tuple[str, ...] = (),
     secrets: KnownSecrets | None = None,
+    sandbox: Sandbox = NO_SANDBOX,
 ) -> dict[str, Tool]:
     """The built-in tools by name.
 
     With `read_output` there is also the tool `output`, which reads what was left out of an earlier result.
     `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the user
     lets through besides the usual ones. `secrets` are what no model and no log gets to see (default: the values of the
-    variables of `environment` that are named like secrets).
+    variables of `environment` that are named like secrets). `sandbox` is what commands run in, and what the file tools
+    keep to.
     """
     environment = os.environ if environment is None else environment
     known = KnownSecrets.of_environment(environment) if secrets is None else secrets
     tools: list[Tool] = [
         ReadTool(),
-        WriteTool(known),
-        EditTool(known),
+        GuardedTool(WriteTool(known), sandbox),
+        GuardedTool(EditTool(known), sandbox),
         GlobTool(),
         GrepTool(_ripgrep()),
-        ShellTool(runner, environment, extra_names, secrets=known, has_output_tool=read_output is not None),
+        ShellTool(
+            runner, environment, extra_names, secrets=known, has_output_tool=read_output is not None, sandbox=sandbox
+        ),
     ]
     if read_output is not None:
         tools.append(OutputTool(read_output))

@@ -16,8 +16,9 @@ from typing import Final, Literal, assert_never
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 
-from muse.effect.protocol import Keep, KeepFile, Show, ToolCall, ToolResult, Verdict, Workspace
+from muse.effect.protocol import Keep, KeepFile, LeftProcess, Show, ToolCall, ToolResult, Verdict, Workspace
 from muse.effect.runner import (
     CommandSpec,
     Exit,
@@ -78,7 +79,7 @@ class ShellTool:
     `environment` is the host's; what commands see of it is chosen here, by name. `secrets` are masked in
     output before it is cut or kept. `has_output_tool`: whether a model can
     read what was left out of a long output with the tool `output`. A call's `timeout_seconds` holds when the model
-    names none; 0 is no limit.
+    names none; 0 is no limit. `sandbox` is what commands run in.
     """
 
     spec = ToolSpec(
@@ -97,11 +98,13 @@ class ShellTool:
         *,
         secrets: KnownSecrets = NO_SECRETS,
         has_output_tool: bool = True,
+        sandbox: Sandbox = NO_SANDBOX,
     ) -> None:
         self._secrets = secrets
+        self._sandbox = sandbox
         self._runner = runner
         self._has_output_tool = has_output_tool
-        self._environment = shell_environment(environment, extra_names)
+        self._environment = sandbox.environment(shell_environment(environment, extra_names))
 
     def paths(self, workspace: Workspace, args: Mapping[str, object]) -> tuple[str, ...]:
         """None: what a command touches is not known."""
@@ -141,49 +144,44 @@ class ShellTool:
         return await _shielded(ending)
 
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
-        """What the runner's files say of the call."""
+        """What the runner's files say of the call. What is left of one whose keeper was killed has been ended by then."""
+        unreachable = ""
         try:
-            await self._runner.supervisor()  # from here on no start of an earlier owner is under way
-            attempt = self._runner.inspect(call.call, call.attempt)
+            try:
+                await self._runner.supervisor()  # from here on no start of an earlier owner is under way
+            except RunnerUnavailable as error:
+                unreachable = str(error)
+            attempt = await self._runner.settle(call.call, call.attempt)
         except RunnerError as error:
-            evidence = str(error)
-        else:
-            match attempt:
-                case NeverAccepted():
-                    return Verdict(verdict="not_done", evidence="the runner's folder holds no start of this command")
-                case Running():
-                    return Verdict(verdict="attached", evidence="the command still runs under the runner")
-                case Exited():
-                    return Verdict(
-                        verdict="attached", evidence="the command ended; its exit status and output are kept"
-                    )
-                case Lost(command_alive=alive):
-                    evidence = "the command was started, and its supervisor died before it ended: no exit status"
-                    evidence += "; the command itself still runs" if alive else ""
-                case _:
-                    assert_never(attempt)
-        excerpt = await anyio.to_thread.run_sync(
-            output.excerpt_file, self._spool(call), "they are lost", None, self._secrets
-        )
-        text = _joined(excerpt.text, _doubt(evidence))
-        return Verdict(
-            verdict="unknown",
-            evidence=evidence,
-            result=ToolResult(status="unknown", text=text, output_bytes=excerpt.size),
-        )
+            return Verdict(verdict="unknown", evidence=str(error), take_up=True)
+        match attempt:
+            case NeverAccepted() if unreachable:
+                return Verdict(verdict="unknown", evidence=unreachable, take_up=True)
+            case NeverAccepted():
+                return Verdict(verdict="not_done", evidence="the runner's folder holds no start of this command")
+            case Running():
+                return Verdict(verdict="attached", evidence="the command still runs under the runner")
+            case Exited():
+                return Verdict(verdict="attached", evidence="the command ended; its exit status and output are kept")
+            case Lost():
+                return Verdict(verdict="unknown", evidence=what_became_of(attempt), take_up=True)
+            case _:
+                assert_never(attempt)
 
     async def _start(self, call: ToolCall, workspace: Workspace) -> None:
         """Raises Refusal when nothing was started, RunnerUnavailable when that is not known."""
         command, timeout_seconds = _command(call)
+        argv, confine = self._sandbox.command([self._shell(), "-c", command], str(workspace.root))
         spec = CommandSpec(
             call=call.call,
             attempt=call.attempt,
             args_digest=hashlib.sha256(call.args_text.encode("utf-8", "surrogatepass")).hexdigest(),
-            argv=[self._shell(), "-c", command],
+            argv=argv,
             cwd=str(workspace.root),
             env=self._environment,
             timeout_ms=timeout_seconds * 1000,
             output_bytes_max=SPOOL_BYTES_MAX,
+            confine=confine,
         )
         try:
             with anyio.CancelScope(shield=True):  # a start that was sent must be known before it can be cancelled
@@ -240,7 +238,10 @@ class ShellTool:
     async def _finish(self, call: ToolCall, exit: Exit, keep_file: KeepFile) -> ToolResult:
         good = exit.code == 0 and not (exit.timed_out or exit.output_limit_reached or exit.spool_error)
         status: _Status = "cancelled" if exit.cancelled else "ok" if good else "error"
-        return await self._result(call, status, how_it_ended(exit), keep_file, exit)
+        ending = how_it_ended(exit)
+        if status == "error" and self._sandbox.hint:
+            ending = f"{ending}\n{self._sandbox.hint}"
+        return await self._result(call, status, ending, keep_file, exit)
 
     async def _result(
         self, call: ToolCall, status: _Status, ending: str, keep_file: KeepFile, exit: Exit | None = None
@@ -329,9 +330,10 @@ def how_it_ended(exit: Exit) -> str:
     if exit.spool_error:
         lines.append(f"ended because its output could not be stored: {exit.spool_error}")
     lines.append(f"exit code {exit.code}" if exit.code is not None else _ended_by(exit.signal))
-    if exit.left_running:
-        named = ", ".join(f"{left.pid} ({left.command})" for left in exit.left_running)
-        lines.append(f"still running in the background: {named}")
+    if exit.left_running and (exit.cancelled or exit.timed_out or exit.output_limit_reached or exit.spool_error):
+        lines.append(f"this could not be ended and still runs: {_names(exit.left_running)}")
+    elif exit.left_running:
+        lines.append(f"still running in the background: {_names(exit.left_running)}")
     return "\n".join(lines)
 
 

@@ -57,6 +57,11 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
     return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
+def sandboxes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The modes of the sandbox."""
+    return [CompletionItem(mode) for mode in ("read-only", "workspace-write", "off") if mode.startswith(incomplete)]
+
+
 def modes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The permission modes."""
     return [CompletionItem(mode) for mode in MODES if mode.startswith(incomplete)]

@@ -108,12 +108,29 @@ def _programs() -> Iterator[Finding]:
     yield _program("git", "fail", "changes and the repository's state are not seen without it: install git")
     yield _program("bash", "fail", "commands run under it: install bash")
     yield _program("rg", "warn", "searching is slower without it: install ripgrep")
-    has = [
-        f"bubblewrap {'is there' if shutil.which('bwrap') else 'is missing'}",
-        f"landlock {'is there' if _landlock() else 'is missing'}",
+    yield from _sandbox()
+
+
+def _sandbox() -> Iterator[Finding]:
+    """What commands would run in here, and what there is to run them in."""
+    has, here = app.machine(), app.default_sandbox(Path.cwd())
+    rights = "a mount namespace of our own" if has.mounts else f"no mount namespace: {has.why or 'no Landlock'}"
+    user = "with a user namespace" if has.user else "without a user namespace"
+    parts = [
+        f"Landlock {has.landlock}" if has.landlock else "no Landlock",
+        f"{rights}, {user}" if has.mounts else rights,
+        "an empty network can be had" if has.network or has.bubblewrap_network else "no empty network can be had",
+        (has.bubblewrap_says if has.bubblewrap_works else f"bubblewrap does not run: {has.bubblewrap_says}")
+        if has.bubblewrap
+        else "no bubblewrap",
     ]
-    yield Finding("sandbox", "warn", f"commands run with your own rights ({', '.join(has)})",
-                  "this version does not confine them yet: mind what you allow")  # fmt: skip
+    advice = ""
+    if here.why:
+        advice = f"{here.why}. Install bubblewrap, or mind what you allow (docs/sandbox.md)"
+    elif here.lacks:
+        advice = f"left open: {'; '.join(here.lacks)}. With bubblewrap installed nothing of this would be"
+    holds = here.says if here.is_on else "commands run with your own rights"
+    yield Finding("sandbox", "warn" if advice else "ok", f"{holds} ({'; '.join(parts)})", advice)
 
 
 def _program(name: str, missing: Status, advice: str) -> Finding:
@@ -128,13 +145,6 @@ def _program(name: str, missing: Status, advice: str) -> Finding:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(name, missing, f"{path} does not run: {error}", advice)
     return Finding(name, "ok", f"{said or path}")
-
-
-def _landlock() -> bool:
-    try:
-        return "landlock" in Path("/sys/kernel/security/lsm").read_text().split(",")
-    except OSError:
-        return False
 
 
 def _settings(model: str, pairs: tuple[str, ...]) -> Iterator[Finding]:

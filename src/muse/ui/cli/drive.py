@@ -85,6 +85,10 @@ class Drive:
             app.discard_empty(job.log)
             raise
         self._asking.owned = self.owned
+        if self.owned.sandbox.notice:
+            self.live.say(f"note: {self.owned.sandbox.notice}", "33")
+        elif self.owned.sandbox.is_on:
+            self.live.tell(f"sandbox {self.owned.sandbox.says}", "2")
         if self.owned.running.state.mode != job.settings.mode:  # changed by a person since, and now asked for otherwise
             self.owned.submit(PolicyChanged(mode=job.settings.mode, origin=app.origin(CLIENT)))
 

@@ -32,6 +32,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     approval_timeout: int | None
     allow: tuple[str, ...]
     deny: tuple[str, ...]
+    sandbox: str
+    network: bool | None
 
     @property
     def mode(self) -> str:
@@ -47,7 +49,10 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
         seconds = loaded.config.approval_timeout if self.approval_timeout is None else self.approval_timeout
         if seconds is None and person:
             seconds = 0
-        return msgspec.structs.replace(loaded, config=msgspec.structs.replace(loaded.config, approval_timeout=seconds))
+        asked: dict[str, Any] = {"sandbox": self.sandbox} if self.sandbox else {}
+        asked |= {} if self.network is None else {"network": self.network}
+        changed = msgspec.structs.replace(loaded.config, approval_timeout=seconds, **asked)
+        return msgspec.structs.replace(loaded, config=changed, given=(*loaded.given, *asked))
 
 
 _OPTIONS: Final = (
@@ -59,6 +64,9 @@ _OPTIONS: Final = (
     click.option("--dangerously-skip-permissions", "yolo", is_flag=True, help="The same as --yolo."),
     click.option("--allow", multiple=True, metavar="RULE", help='Allow beforehand: "shell(make test)".'),
     click.option("--deny", multiple=True, metavar="RULE", help='Never allow: "shell(git push *)".'),
+    click.option("--sandbox", default="", metavar="MODE", help="read-only, workspace-write or off.",
+                 shell_complete=completing.sandboxes),
+    click.option("--network/--no-network", default=None, help="Whether commands reach the network (default: they do)."),
     click.option("--approval-timeout", type=click.IntRange(min=0), default=None, metavar="SECONDS",
                  help="How long a request waits for an answer (0: without limit)."),
     click.option("-C", "--cd", "folder", default="", metavar="DIR", help="Work in this folder."),

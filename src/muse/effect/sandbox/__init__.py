@@ -1,0 +1,21 @@
+"""The sandbox: what commands may touch, and which part of the system sees to it. docs/sandbox.md is the contract."""
+
+from muse.effect.sandbox.choice import FORCED, MODES, NO_SANDBOX, Sandbox, choose, parse_mode, strictness
+from muse.effect.sandbox.guarded import GuardedTool
+from muse.effect.sandbox.machine import Machine, this_machine
+from muse.effect.sandbox.places import Places, places_of
+
+__all__ = [
+    "FORCED",
+    "MODES",
+    "NO_SANDBOX",
+    "GuardedTool",
+    "Machine",
+    "Places",
+    "Sandbox",
+    "choose",
+    "parse_mode",
+    "places_of",
+    "strictness",
+    "this_machine",
+]

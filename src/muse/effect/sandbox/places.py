@@ -1,0 +1,166 @@
+"""Which folders a command may write to, what in them stays as it is, and what it must not even see.
+
+Paths only: nothing here knows which part of the system enforces it. Whatever a repository says about itself (where its
+git folder is) was written by somebody else, so it counts only where the other side says the same.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+MODULES_MAX: Final = 200
+"""How many submodules and worktrees of a repository are looked at."""
+GIT_FILE_BYTES_MAX: Final = 8192
+
+_SHARED_MEMORY: Final = "/dev/shm"
+_START_UP: Final = (
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
+    ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".pam_environment",
+    ".inputrc", ".gitconfig", ".ssh", ".config/git", ".config/fish", ".config/systemd", ".config/autostart",
+    ".local/share/systemd",
+)  # fmt: skip
+"""What runs, or says what is run, when its user logs in, opens a shell or calls git or ssh."""
+_GIT_KEPT: Final = ("hooks", "config", "config.worktree")
+_DOORS: Final = (
+    "/run/docker.sock", "/run/podman", "/run/containerd", "/run/dbus/system_bus_socket", "/run/systemd/private",
+    "/run/user/{user}/bus", "/run/user/{user}/systemd", "/run/user/{user}/podman", "/run/user/{user}/docker.sock",
+    "/run/screen", "/tmp/tmux-{user}",
+)  # fmt: skip
+"""Sockets of services that start commands for whoever asks, outside every sandbox."""
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """What the paths of a session come to; all absolute, symlinks resolved where they exist.
+
+    `writable`: folders, the workspace first. `temporary`: those of them that are only for temporary files. `readonly`
+    and `hidden`: see `confine.Plan`; `record`: the part of `hidden` that holds this session's record and those of
+    others; `personal`: the part of `readonly` that is the user's (start-up files, settings) and no repository's.
+    """
+
+    workspace: str
+    writable: tuple[str, ...]
+    temporary: tuple[str, ...]
+    readonly: tuple[str, ...]
+    hidden: tuple[str, ...]
+    record: tuple[str, ...]
+    personal: tuple[str, ...]
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Folders that are made when they are missing, since what does not exist cannot be kept as it is."""
+        git = os.path.join(self.workspace, ".git")
+        hooks = (os.path.join(git, "hooks"),) if os.path.isdir(git) else ()
+        return (os.path.join(self.workspace, ".muse"), *hooks)
+
+    def pinned(self, writable: Iterable[str]) -> list[str]:
+        """Folders inside writable ones that lead to what is kept or hidden: were one renamed, another could be put in
+        its place, with other things in it."""
+        found: set[str] = set()
+        for root in writable:
+            for path in (self.workspace, *self.readonly, *self.hidden):
+                if path != root and is_inside(path, root):
+                    parents = [path] if path == self.workspace else []
+                    parents += [str(one) for one in Path(path).parents if one != Path(root)]
+                    found.update(one for one in parents if is_inside(one, root))
+        return sorted(found, key=lambda path: (path.count("/"), path))
+
+
+def places_of(
+    workspace: Path, muse_home: Path, log: Path, settings: Path, environment: Mapping[str, str],
+    more: tuple[str, ...] = (),
+) -> Places:  # fmt: skip
+    """The places of a session. `settings` is the folder of the user's settings, `more` are folders that the user lets
+    commands write to besides."""
+    root = os.path.realpath(workspace)
+    home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+    git_writable, git_kept = _git(root)
+    temporary = ["/tmp", "/var/tmp", *([given] if os.path.isabs(given := environment.get("TMPDIR", "")) else [])]
+    temporary = [os.path.realpath(path) for path in temporary if os.path.isdir(path)]
+    others = [os.path.realpath(os.path.join(home, os.path.expanduser(path))) for path in more]
+    record = [os.path.realpath(muse_home)]
+    if not is_inside(os.path.realpath(log), record[0]):
+        record += [f"{os.path.realpath(log)}{end}" for end in ("", "-wal", "-shm")]
+        record.append(os.path.realpath(log.with_suffix(".lock")))
+    writable = (root, *git_writable, *others, *temporary, _SHARED_MEMORY)
+    personal = [os.path.realpath(settings), *(os.path.join(home, name) for name in _START_UP)]
+    personal = [path for path in personal if any(is_inside(path, one) for one in writable)]
+    doors = [path.format(user=os.geteuid()) for path in _DOORS]
+    return Places(
+        workspace=root,
+        writable=_outermost(writable),
+        temporary=tuple(temporary),
+        readonly=tuple(dict.fromkeys([os.path.join(root, ".muse"), *git_kept, *personal])),
+        hidden=(*record, *doors),
+        record=tuple(record),
+        personal=tuple(personal),
+    )
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder's own or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    found = list(dict.fromkeys(paths))
+    return tuple(one for one in found if not any(one != other and is_inside(one, other) for other in found))
+
+
+# -- git ---------------------------------------------------------------------------------------------------------------
+
+
+def _git(workspace: str) -> tuple[list[str], list[str]]:
+    """Git folders outside the workspace that its repository works in, and what in its git folders is kept."""
+    place = next((f"{one}/.git" for one in _upwards(workspace) if os.path.lexists(f"{one}/.git")), None)
+    if place is None:
+        return [], []
+    kept = []
+    if os.path.isdir(place):
+        folders = [os.path.realpath(place)] if not os.path.islink(place) else []
+    else:
+        kept.append(place)
+        folders = _linked(place)
+    for folder in folders:
+        kept += [f"{folder}/{name}" for name in _GIT_KEPT]
+        for below in ("modules", "worktrees"):
+            kept += [f"{one}/{name}" for one in _children(f"{folder}/{below}") for name in _GIT_KEPT]
+    return [folder for folder in folders if not is_inside(folder, workspace)], kept
+
+
+def _upwards(folder: str) -> list[str]:
+    return [folder, *(str(one) for one in Path(folder).parents if str(one) != "/")]
+
+
+def _linked(place: str) -> list[str]:
+    """The folders of a worktree or submodule whose `.git` is a file. What that says is text of the repository, so the
+    folder must name this file in turn, or lie in the git folder of a repository around it."""
+    text = _read(place)
+    if not text.startswith("gitdir:"):
+        return []
+    folder = os.path.realpath(os.path.join(os.path.dirname(place), text.removeprefix("gitdir:").strip()))
+    above = [f"{one}/.git" for one in _upwards(os.path.dirname(os.path.dirname(place)))]
+    if any(os.path.isdir(one) and is_inside(folder, f"{one}/modules") for one in above):
+        return [folder]
+    names_back = os.path.realpath(_read(f"{folder}/gitdir").strip() or "/") == os.path.realpath(place)
+    common = os.path.dirname(os.path.dirname(folder))
+    if names_back and os.path.dirname(folder) == f"{common}/worktrees" and os.path.isdir(f"{common}/objects"):
+        return [common]
+    return []
+
+
+def _children(folder: str) -> list[str]:
+    try:
+        return [f"{folder}/{name}" for name in sorted(os.listdir(folder))[:MODULES_MAX]]
+    except OSError:
+        return []
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(GIT_FILE_BYTES_MAX)
+    except OSError:
+        return ""
