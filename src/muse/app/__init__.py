@@ -17,6 +17,11 @@ from muse.app.keeping import holding as holding
 from muse.app.keeping import remove as remove
 from muse.app.keeping import removed_sessions as removed_sessions
 from muse.app.keeping import require_removable as require_removable
+from muse.app.leftovers import Found as Found
+from muse.app.leftovers import Leftover as Leftover
+from muse.app.leftovers import Stays as Stays
+from muse.app.leftovers import look_around as look_around
+from muse.app.leftovers import take_away as take_away
 from muse.app.models import model_of as model_of
 from muse.app.models import rules as rules
 from muse.app.owned import Owned as Owned

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from muse.app.places import catalog, open_log, run_folder, session_files
+from muse.app.places import catalog, open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError, UsageError
+from muse.failpoint import hit
 from muse.log import lock
 from muse.log.catalog import Entry
-from muse.log.keeping import BESIDE, Tombstone, Tombstones, unlink_log
+from muse.log.keeping import BESIDE, Tombstone, unlink_log
 from muse.runtime.seal import now
 
 if TYPE_CHECKING:
@@ -53,11 +54,6 @@ class Holding(msgspec.Struct, frozen=True):
     def files(self) -> int:
         """Files of all parts."""
         return sum(part.files for part in self.parts)
-
-
-def tombstones() -> Tombstones:
-    """The sessions that were removed from this home."""
-    return Tombstones(muse_home() / "removed")
 
 
 def removed_sessions() -> list[Tombstone]:
@@ -181,7 +177,7 @@ def stop_runner(session: str) -> None:
     from muse.effect.runner import Runner, files
 
     folder = run_folder(session)
-    if not _holds_lock(folder / files.LOCK):
+    if not is_locked(folder / files.LOCK):
         return
     import anyio
 
@@ -222,8 +218,11 @@ def bury(stone: Tombstone, path: Path, held: lock.OwnerLock) -> None:
     """Tombstone, log, run folder, in the order that leaves no half session behind at any instant."""
     stones = tombstones()
     stones.begin(stone)
+    hit("in_removal")
     unlink_log(path, held)
+    hit("in_removal")
     stones.finish(stone.session)
+    hit("in_removal")
     remove_run_folder(stone.session)
 
 
@@ -238,7 +237,8 @@ def _settle(path: Path) -> None:
         open_log(path, read_only=False, check=False).close()
 
 
-def _holds_lock(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock on a file."""
     try:
         return lock.is_held(path)
     except OSError:

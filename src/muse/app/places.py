@@ -13,6 +13,7 @@ from muse.errors import MuseError, NotALog, StoreUnavailable, UsageError
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS
 from muse.log.catalog import Catalog
+from muse.log.keeping import Tombstones
 from muse.log.protocol import Log
 from muse.runtime import reading
 from muse.runtime.checkpoint import fold
@@ -78,7 +79,13 @@ def verify_file(
 
 def catalog() -> Catalog:
     """What listings say about sessions, with its cache."""
-    return Catalog(muse_home() / "cache" / "catalog.json", lambda file: open_log(file, check=False))
+    removed = {stone.session: stone.removed for stone in tombstones().all()}
+    return Catalog(muse_home() / "cache" / "catalog.json", lambda file: open_log(file, check=False), removed)
+
+
+def tombstones() -> Tombstones:
+    """The sessions that were removed from this home."""
+    return Tombstones(muse_home() / "removed")
 
 
 def create_log(session: str) -> Log:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -71,7 +71,8 @@ class Totals(msgspec.Struct):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One session of a listing. Times are those of headers; `input` counts all tokens in, `cached` those of them that
     came from the provider's cache. `problem` says what is wrong with a damaged one. `hash` (hex) is the chain value of
-    the last event, `parents` the sessions that this one was forked or imported from."""
+    the last event, `parents` the sessions that this one was forked or imported from. `removed` is when this session was
+    removed: its log has come back since."""
 
     session: str
     file: str
@@ -92,6 +93,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     hash: str = ""
     parents: tuple[str, ...] = ()
+    removed: str = ""
 
 
 class _Kept(msgspec.Struct):
@@ -100,11 +102,12 @@ class _Kept(msgspec.Struct):
 
 
 class Catalog:
-    """The entries of session files, with the cache in `file`."""
+    """The entries of session files, with the cache in `file`. `removed` says which sessions were removed, and when."""
 
-    def __init__(self, file: Path, open_log: Callable[[Path], Log]) -> None:
+    def __init__(self, file: Path, open_log: Callable[[Path], Log], removed: Mapping[str, str] = {}) -> None:
         self._file = file
         self._open_log = open_log
+        self._removed = removed
         self._totals: dict[str, Totals] = {}
         self._changed = False
         with contextlib.suppress(OSError, msgspec.MsgspecError):
@@ -114,10 +117,14 @@ class Catalog:
 
     def entries(self, paths: Iterable[Path]) -> list[Entry]:
         """An entry for each file, in the order given; the cache is brought up to date."""
-        found = [self._entry(path) for path in paths]
+        found = [self._told(self._entry(path)) for path in paths]
         if self._changed:
             self._save()
         return found
+
+    def _told(self, entry: Entry) -> Entry:
+        removed = self._removed.get(entry.session, "")
+        return msgspec.structs.replace(entry, removed=removed) if removed else entry
 
     def _entry(self, path: Path) -> Entry:
         try:
@@ -180,7 +187,7 @@ class Catalog:
 
     def _save(self) -> None:
         """Write the cache, whole or not at all; where that cannot be done the next listing counts again."""
-        newest = sorted(self._totals)[-CACHE_SESSIONS_MAX:]
+        newest = sorted(name for name in self._totals if Path(name).exists())[-CACHE_SESSIONS_MAX:]
         kept = _Kept(CACHE_VERSION, {name: self._totals[name] for name in newest})
         draft = self._file.with_name(f".{self._file.name}.{secrets.token_hex(4)}")
         try:

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from muse.failpoint import hit
 from muse.log.lock import OwnerLock
 from muse.log.place import private_folder, sync_folder, unavailable
 
@@ -96,6 +97,7 @@ def unlink_log(path: Path, lock: OwnerLock) -> None:
     assert lock.held, "only the holder of the lock may take a log away"
     try:
         path.unlink(missing_ok=True)
+        hit("in_removal")
         sync_folder(path.parent)
         for suffix in BESIDE:
             path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -161,6 +161,15 @@ class SqliteReader:
         with self._reading():
             return blobs.key_of(self._db, root)
 
+    def unnamed_blobs(self) -> tuple[int, int]:
+        """How many contents no event names, and what they take up: left by a writer that died."""
+        sql = (
+            "SELECT count(DISTINCT blob), coalesce(sum(length(data)), 0) FROM chunks"
+            " WHERE blob IN (SELECT blob FROM blobs WHERE named IS NULL)"
+        )
+        with self._reading():
+            return fetch(self._db, tuple[int, int], sql)[0]
+
     def headers(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """See `Log.headers`."""
         sql = f"SELECT seq, header FROM events WHERE seq > ? ORDER BY seq LIMIT {PAGE_EVENTS}"

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
     "rm": "Remove sessions for good; says what first.",
+    "gc": "Take away what no session needs.",
     "recover": "Save what a damaged session still holds.",
     "demo": "Kill -9 in mid-work, told in thirty seconds; no key needed.",
     "doctor": "Check this machine and the settings.",
@@ -34,7 +35,7 @@ COMMANDS: dict[str, str] = {
 
 LATER = frozenset(
     {
-        "acp", "agents", "answer", "attach", "blame", "config", "continue", "diff", "files", "fork", "gc", "help",
+        "acp", "agents", "answer", "attach", "blame", "config", "continue", "diff", "files", "fork", "help",
         "history", "import", "init", "login", "logout", "mcp", "pause", "redact", "review", "rewind",
         "run", "search", "serve", "start", "status", "summary", "up", "update", "version", "why",
     }

@@ -10,7 +10,7 @@ from muse import app
 from muse.event.text import clean
 from muse.ui.cli.finding import all_sessions, here, sessions_of, short_id, tilde
 from muse.ui.cli.output import Answers, answers, note
-from muse.view.amounts import age, money, plural
+from muse.view.amounts import age, money, plural, size
 from muse.view.summary import outcome_words
 from muse.view.text import paint
 from muse.view.visible import columns, fit, headline, middle
@@ -28,11 +28,14 @@ _COLOURS: Final = {"running": "32", "waiting": "33", "stopped": "33", "damaged":
 @click.command("ls")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=SHOWN, metavar="N", help="How many (20; 0 for all).")
 @click.option("-a", "--all", "everywhere", is_flag=True, help="Of all folders.")
+@click.option("--removed", is_flag=True, help="Those that were removed, of all folders.")
 @click.option("--json", "as_json", is_flag=True, help="One session a line, as JSON.")
 @click.option("--no-color", is_flag=True, help="Never colour.")
-def command(last: int, everywhere: bool, as_json: bool, no_color: bool) -> int:
+def command(last: int, everywhere: bool, removed: bool, as_json: bool, no_color: bool) -> int:
     """List the sessions of this folder, newest first: id, age, state, events, tokens and cost, workspace, the first
     words of the prompt. A folder without sessions shows those of the nearest one above it, up to its repository."""
+    if removed:
+        return _list_removed(last, as_json=as_json)
     found, elsewhere = all_sessions() if everywhere else sessions_of(here())
     entries = found[:last] if last else found
     with answers(colour=not no_color) as out:
@@ -50,6 +53,23 @@ def command(last: int, everywhere: bool, as_json: bool, no_color: bool) -> int:
         note(f"and {plural(len(found) - len(entries), 'older session')}: muse ls{more} -n 0")
     if elsewhere:
         note(f"{plural(len(elsewhere), 'session')} of other folders: muse ls --all")
+    if everywhere and (gone := app.removed_sessions()):
+        note(f"{plural(len(gone), 'removed session')}: muse ls --removed")
+    return 0
+
+
+def _list_removed(last: int, *, as_json: bool) -> int:
+    stones = app.removed_sessions()
+    with answers() as out:
+        for stone in stones[:last] if last else stones:
+            if as_json:
+                out.json(msgspec.json.encode(msgspec.structs.asdict(stone), order="sorted").decode())
+                continue
+            said = headline(": ".join(words for words in (stone.name, stone.why) if words))
+            amount = f"{stone.events:,} ev  {size(stone.size)}"
+            out.line(f"{short_id(stone.session)}  removed {stone.removed[:10]}  {amount}  {said}".rstrip())
+    if not stones:
+        note("no session was removed")
     return 0
 
 
@@ -65,6 +85,8 @@ def _cells(entry: app.Entry, now: datetime) -> list[str]:
 
 def state_words(entry: app.Entry) -> str:
     """What a session is doing, or how it ended."""
+    if entry.removed:
+        return f"removed {entry.removed[:10]}, came back"
     if entry.state == "running":
         return f"running ({entry.pid})"
     if entry.state == "waiting":
