@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -71,7 +70,10 @@ class Owned:
             )
             return tuple(tool.spec for tool in found.values())
 
-        ownership = claim(log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets)
+        ownership = claim(
+            log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
+            sandbox=self.sandbox.says,
+        )  # fmt: skip
         self._runner = runners[0]
         self._submitter = open_log(path_of(log), read_only=False, check=False)
         self._blobs: Log | None = None
@@ -88,11 +90,6 @@ class Owned:
         self.running = Running(
             log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal
         )
-
-    def _settled(self, call: str, attempt: int) -> None:
-        """The result is in the log: what the runner has of it may go. What cannot be taken away stays as litter."""
-        with suppress(MuseError, OSError):
-            self._runner.discard(call, attempt)
 
     async def _read_output(self, call: str, offset: int, limit: int) -> bytes | None:
         def read() -> bytes | None:

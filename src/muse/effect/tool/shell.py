@@ -16,9 +16,8 @@ from typing import Final, Literal, assert_never
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import msgspec
 
-from muse.effect.protocol import Keep, KeepFile, LeftProcess, Show, ToolCall, ToolResult, Verdict, Workspace
+from muse.effect.protocol import Keep, KeepFile, Show, ToolCall, ToolResult, Verdict, Workspace
 from muse.effect.runner import (
     CommandSpec,
     Exit,
@@ -31,6 +30,7 @@ from muse.effect.runner import (
     Running,
     StartRefused,
 )
+from muse.effect.sandbox import NO_SANDBOX, Sandbox
 from muse.effect.tool import output
 from muse.effect.tool.arguments import Arguments, Parameter, Refusal, schema_of, take
 from muse.effect.tool.environment import shell_environment
@@ -144,29 +144,36 @@ class ShellTool:
         return await _shielded(ending)
 
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
-        """What the runner's files say of the call. What is left of one whose keeper was killed has been ended by then."""
-        unreachable = ""
+        """What the runner's files say of the call."""
         try:
-            try:
-                await self._runner.supervisor()  # from here on no start of an earlier owner is under way
-            except RunnerUnavailable as error:
-                unreachable = str(error)
-            attempt = await self._runner.settle(call.call, call.attempt)
+            await self._runner.supervisor()  # from here on no start of an earlier owner is under way
+            attempt = self._runner.inspect(call.call, call.attempt)
         except RunnerError as error:
-            return Verdict(verdict="unknown", evidence=str(error), take_up=True)
-        match attempt:
-            case NeverAccepted() if unreachable:
-                return Verdict(verdict="unknown", evidence=unreachable, take_up=True)
-            case NeverAccepted():
-                return Verdict(verdict="not_done", evidence="the runner's folder holds no start of this command")
-            case Running():
-                return Verdict(verdict="attached", evidence="the command still runs under the runner")
-            case Exited():
-                return Verdict(verdict="attached", evidence="the command ended; its exit status and output are kept")
-            case Lost():
-                return Verdict(verdict="unknown", evidence=what_became_of(attempt), take_up=True)
-            case _:
-                assert_never(attempt)
+            evidence = str(error)
+        else:
+            match attempt:
+                case NeverAccepted():
+                    return Verdict(verdict="not_done", evidence="the runner's folder holds no start of this command")
+                case Running():
+                    return Verdict(verdict="attached", evidence="the command still runs under the runner")
+                case Exited():
+                    return Verdict(
+                        verdict="attached", evidence="the command ended; its exit status and output are kept"
+                    )
+                case Lost(command_alive=alive):
+                    evidence = "the command was started, and its supervisor died before it ended: no exit status"
+                    evidence += "; the command itself still runs" if alive else ""
+                case _:
+                    assert_never(attempt)
+        excerpt = await anyio.to_thread.run_sync(
+            output.excerpt_file, self._spool(call), "they are lost", None, self._secrets
+        )
+        text = _joined(excerpt.text, _doubt(evidence))
+        return Verdict(
+            verdict="unknown",
+            evidence=evidence,
+            result=ToolResult(status="unknown", text=text, output_bytes=excerpt.size),
+        )
 
     async def _start(self, call: ToolCall, workspace: Workspace) -> None:
         """Raises Refusal when nothing was started, RunnerUnavailable when that is not known."""
@@ -330,10 +337,9 @@ def how_it_ended(exit: Exit) -> str:
     if exit.spool_error:
         lines.append(f"ended because its output could not be stored: {exit.spool_error}")
     lines.append(f"exit code {exit.code}" if exit.code is not None else _ended_by(exit.signal))
-    if exit.left_running and (exit.cancelled or exit.timed_out or exit.output_limit_reached or exit.spool_error):
-        lines.append(f"this could not be ended and still runs: {_names(exit.left_running)}")
-    elif exit.left_running:
-        lines.append(f"still running in the background: {_names(exit.left_running)}")
+    if exit.left_running:
+        named = ", ".join(f"{left.pid} ({left.command})" for left in exit.left_running)
+        lines.append(f"still running in the background: {named}")
     return "\n".join(lines)
 
 
