@@ -5,7 +5,7 @@ be swept. This module must not know events; it is handed the connection and the 
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -52,6 +52,20 @@ def write_blob(
                 row = _finish(db, row, tree(leaves), length)
     assert row is not None
     return row, tree(leaves).hex(), length
+
+
+def grouped(contents: Sequence[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """(content, key) pairs, in order, as many as one transaction may hold; one that is larger stands alone."""
+    group: list[tuple[bytes, bytes]] = []
+    size = 0
+    for data, key in contents:
+        if group and size + len(data) > BLOB_TRANSACTION_BYTES:
+            yield group
+            group, size = [], 0
+        group.append((data, key))
+        size += len(data)
+    if group:
+        yield group
 
 
 def read_blob(db: apsw.Connection, root: str) -> Iterator[bytes]:

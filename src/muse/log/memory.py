@@ -264,6 +264,10 @@ class MemoryLog:
             self._my_blobs.add(root)
         return root, length
 
+    def put_blobs(self, contents: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, int]]:
+        """See `Log.put_blobs`."""
+        return [self.put_blob(data, key) for data, key in contents]
+
     def get_blob(self, root: str) -> bytes:
         """See `Log.get_blob`."""
         return b"".join(self.stream_blob(root))

@@ -167,6 +167,10 @@ class Log(Protocol):
         which an event may name from then on. `key` is 32 random bytes."""
         ...
 
+    def put_blobs(self, contents: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, int]]:
+        """As `put_blob` for each (content, key), in as few transactions of at most 4 MiB as can be, in order."""
+        ...
+
     def get_blob(self, root: str) -> bytes:
         """The whole content, checked against its root. Unknown: `Damaged`. Hidden by redaction: `Incomplete`."""
         ...

@@ -379,6 +379,20 @@ class SqliteLog(SqliteReader):
         self._my_blobs.add(row)
         return root, length
 
+    def put_blobs(self, contents: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, int]]:
+        """See `Log.put_blobs`."""
+        self._require_writable()
+        found: list[tuple[str, int]] = []
+        for group in blobs.grouped(contents):
+            if len(group) == 1:  # which may be larger than one transaction holds
+                found.append(self.put_blob(*group[0]))
+                continue
+            with self._blob_transaction():
+                written = [blobs.write_blob(self._db, data, key, contextlib.nullcontext) for data, key in group]
+            self._my_blobs.update(row for row, _, _ in written)
+            found += [(root, length) for _, root, length in written]
+        return found
+
     @contextlib.contextmanager
     def _blob_transaction(self) -> Iterator[None]:
         with self._writing():

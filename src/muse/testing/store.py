@@ -487,6 +487,16 @@ class BlobCases(_Case):
                 assert log.get_blob(root) == other.get_blob(root) == data
                 assert max(len(chunk) for chunk in log.stream_blob(root)) <= 65_536
 
+    def test_many_contents_at_once_are_what_they_are_one_by_one(self, tmp_path: Path) -> None:
+        log, other = self.two(tmp_path)
+        sizes = (0, 1, 100_000, 3_000_000, 2_000_000, 5_000_000, 7, 7)
+        contents = [(secrets.token_bytes(size), secrets.token_bytes(32)) for size in sizes]
+        contents.append(contents[1])
+        found = log.put_blobs(contents)
+        assert [other.get_blob(root) for root, _ in found] == [data for data, _ in contents]
+        assert found == [log.put_blob(data, key) for data, key in contents]
+        assert log.put_blobs([]) == []
+
     def test_a_small_blob_has_the_root_that_the_format_gives(self, tmp_path: Path) -> None:
         log, _ = self.two(tmp_path)
         key = bytes(range(32))
