@@ -1,0 +1,129 @@
+"""What differs between two trees, with the contents of both sides, one path at a time.
+
+Contents are read from git as they are asked for, a bounded number at once, so that a change of ten thousand files does
+not stand in memory. This module must not know where trees come from, nor who changed what.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from muse.effect.snapshot.git import Deadline, Git, GitFailed, process_output
+from muse.effect.snapshot.scan import FILE_BYTES_MAX, stand_in
+
+EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""The tree without entries, which git knows without having it."""
+
+ASKED_AT_ONCE: Final = 64
+"""Objects that git is asked for before their contents are read: what is asked fits into a pipe."""
+
+TOO_LARGE: Final = f"not copied: larger than {FILE_BYTES_MAX >> 20} MiB"
+UNREADABLE: Final = "not copied: it could not be read"
+TOO_MUCH: Final = "not copied: together the changes are too large"
+GONE: Final = "the content of before is gone from the folder of snapshots"
+
+_NOTHING: Final = "0" * 40
+_NOTES: Final = {"large": TOO_LARGE, "unreadable": UNREADABLE}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One path that differs. Modes are git's (0o100644, 0o100755, 0o120000 for a symbolic link, whose content is where
+    it leads; 0: there is nothing); an id names a content. `note` says why there is no content."""
+
+    path: bytes
+    before_mode: int
+    after_mode: int
+    before_id: str
+    after_id: str
+    note: str = ""
+
+
+class Contents:
+    """Reads contents by id. `content` gives None for one that is not there, or is too large."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    def fetch(self, ids: list[str]) -> Iterator[tuple[str, bytes | None]]:
+        """The contents, in order. Each is read before the next."""
+        assert self._process.stdin is not None
+        for start in range(0, len(ids), ASKED_AT_ONCE):
+            part = ids[start : start + ASKED_AT_ONCE]
+            self._process.stdin.write("".join(f"{one}\n" for one in part).encode())
+            self._process.stdin.flush()
+            for one in part:
+                yield one, self._content()
+
+    def _content(self) -> bytes | None:
+        out = self._process.stdout
+        assert out is not None
+        words = out.readline().split()
+        if len(words) != 3:
+            if not words:
+                raise GitFailed("git cat-file ended early")
+            return None
+        size = int(words[2])
+        if size > FILE_BYTES_MAX:
+            for left in range(size, 0, -FILE_BYTES_MAX):
+                out.read(min(left, FILE_BYTES_MAX))
+            out.read(1)
+            return None
+        data = out.read(size)
+        out.read(1)
+        if len(data) != size:
+            raise GitFailed("git cat-file ended early")
+        return data
+
+
+def differences(git: Git, deadline: Deadline, before: str, after: str, prefix: bytes) -> Iterator[Difference]:
+    """The paths that differ, in git's order, without `prefix`. Raises GitFailed when a tree is not there."""
+    with git.started(deadline, "diff-tree", "-r", "-z", "--no-renames", before, after) as process:
+        output = process_output(process)
+    return _parsed(output, prefix)
+
+
+def _parsed(output: bytes, prefix: bytes) -> Iterator[Difference]:
+    fields = output.split(b"\0")
+    for head, path in zip(fields[0::2], fields[1::2], strict=False):
+        old_mode, new_mode, old, new, _ = head[1:].decode().split(" ", 4)
+        yield _difference(path[len(prefix) :], int(old_mode, 8), int(new_mode, 8), old, new)
+
+
+def has_tree(git: Git, deadline: Deadline, tree: str) -> bool:
+    """Whether this tree is there."""
+    if tree == EMPTY_TREE:
+        return True
+    try:
+        git.run(deadline, "cat-file", "-e", f"{tree}^{{tree}}")
+    except GitFailed:
+        return False
+    return True
+
+
+@contextmanager
+def reading(git: Git, deadline: Deadline) -> Iterator[Contents]:
+    """A reader of contents. Raises SnapshotError."""
+    with git.started(deadline, "cat-file", "--batch", takes_input=True) as process:
+        yield Contents(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def _difference(path: bytes, old_mode: int, new_mode: int, old: str, new: str) -> Difference:
+    kinds = [kind for kind in (stand_in(new), stand_in(old)) if kind is not None]
+    return Difference(
+        path=path,
+        before_mode=_file_mode(old_mode),
+        after_mode=_file_mode(new_mode),
+        before_id="" if old == _NOTHING or stand_in(old) else old,
+        after_id="" if new == _NOTHING or stand_in(new) else new,
+        note=_NOTES[kinds[0]] if kinds else "",
+    )
+
+
+def _file_mode(mode: int) -> int:
+    """git's mode; that of a stand-in, which says nothing of the file, as one of a plain file."""
+    return 0o100644 if mode == 0o160000 else mode

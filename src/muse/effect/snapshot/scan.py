@@ -1,0 +1,333 @@
+"""One look at a work tree: what is new or changed goes into the private index, and the whole becomes a tree.
+
+git lists what differs from the index; here it is decided what of that is taken in. A file that is too large or cannot
+be read gets a stand-in: an entry without content (a gitlink, which needs no object) whose id is made from what `lstat`
+says, so that a change of it shows. Repositories within are not entered; they are named to the caller. This module must
+not know what a change is.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from muse.effect.snapshot.git import (
+    Deadline,
+    Git,
+    GitFailed,
+    SnapshotError,
+    packs_in_bulk,
+)  # fmt: skip
+from muse.effect.snapshot.place import Place, unusable
+
+FILE_BYTES_MAX: Final = 8 << 20
+"""Larger files are named when they change, and not copied."""
+
+COPIED_BYTES_MAX: Final = 8 << 30
+"""A snapshot that would have to copy more than this is not taken."""
+
+FREE_BYTES_MIN: Final = 128 << 20
+"""What has to stay free on the disk that the copies go to, or a tenth of it if that is less."""
+
+BATCH_BYTES: Final = 256 << 20
+BATCH_FILES: Final = 20_000
+"""What one git command takes in, so that what is done counts when a later one fails."""
+
+BULK_FILES: Final = 200
+"""From so many files on they go into one pack instead of one file each."""
+
+HANDLED_ONE_BY_ONE_MAX: Final = 64
+"""How many files that git cannot take in are looked for; more, and the snapshot fails."""
+
+EXCLUDE_BYTES_MAX: Final = 1 << 20
+"""How much of a file of patterns is passed on."""
+
+IGNORED_ENTRIES_MAX: Final = 1_000
+"""How many entries of ignored folders are looked at."""
+
+_MARK: Final = "00000000"
+_KINDS: Final = {"01": "large", "02": "unreadable"}
+_NO_ROOM: Final = ("No space left", "Disk quota", "insufficient permission", "Read-only file system", "unable to write")
+
+_STATUS: Final = (
+    "status", "--porcelain", "-z", "--untracked-files=all", "--ignored=matching", "--ignore-submodules=all",
+)  # fmt: skip
+
+StandIn = Literal["large", "unreadable"]
+
+
+class Look(msgspec.Struct):
+    """What one look found: the tree, the repositories within (relative, without a slash at the end), and of each
+    ignored file or folder something that changes when it does."""
+
+    tree: str
+    nested: tuple[bytes, ...]
+    ignored: dict[bytes, int]
+
+
+class _Sorted(msgspec.Struct):
+    taken: list[tuple[bytes, int]] = []
+    stand_ins: dict[bytes, str] = {}
+    gone: list[bytes] = []
+    nested: list[bytes] = []
+    ignored: list[bytes] = []
+
+
+def stand_in(oid: str) -> StandIn | None:
+    """What an entry without content stands for, None if it is no stand-in."""
+    kind = _KINDS.get(oid[8:10]) if oid.startswith(_MARK) else None
+    return "large" if kind == "large" else "unreadable" if kind == "unreadable" else None
+
+
+class Scan:
+    """Looks at one work tree, again and again, for one owner."""
+
+    def __init__(
+        self, program: str, place: Place, top: Path, work: Path, excludes: Path | None, users: Path | None
+    ) -> None:
+        """`top` is the root of the repository that `work` belongs to, or `work`; `excludes` and `users` are the files
+        of patterns of that repository and of the user, if there are such."""
+        self._git = Git(program, place.git_folder, place.objects, top, work)
+        self._program = program
+        self._place = place
+        self._work = work
+        self._prefix = os.fsencode(os.path.relpath(work, top)) + b"/" if work != top else b""
+        self._excludes = excludes
+        self._users = users
+        self._tree = ""
+        self._stand_ins: dict[bytes, str] = {}
+
+    @property
+    def git(self) -> Git:
+        """For comparing trees."""
+        return self._git
+
+    @property
+    def prefix(self) -> bytes:
+        """What stands before the paths of trees."""
+        return self._prefix
+
+    def look(self, deadline: Deadline) -> Look:
+        """The work tree as it is. Raises SnapshotError; then nothing is known, and the next look begins afresh."""
+        known, self._tree = self._tree, ""
+        try:
+            if not self._place.is_whole():
+                self._place.forget()
+                known = ""
+            try:
+                found, tree = self._looked(known, deadline)
+            except GitFailed as error:
+                if _is_no_room(error):
+                    raise
+                # An index that cannot be read, say, or one that names contents which are gone: begin anew, once.
+                self._place.forget()
+                found, tree = self._looked("", deadline)
+        except OSError as error:
+            raise unusable(self._work, error) from error
+        self._tree = tree
+        return Look(tree, tuple(found.nested), self._signatures(found.ignored))
+
+    def _looked(self, known: str, deadline: Deadline) -> tuple[_Sorted, str]:
+        if not known:
+            self._stand_ins = self._stand_ins_there(deadline)
+        self._uncover(deadline)
+        found = self._listed(deadline)
+        if not self._take_in(found, deadline) and known:
+            return found, known
+        tree = self._git.run(deadline, "write-tree").decode().strip()
+        self._place.point_at(tree)
+        return found, tree
+
+    def _stand_ins_there(self, deadline: Deadline) -> dict[bytes, str]:
+        """The stand-ins in the index."""
+        if not (self._place.git_folder / "index").exists():
+            return {}
+        lines = self._git.run(deadline, "ls-files", "-z", "-s").split(b"\0")
+        return {line.partition(b"\t")[2]: line[7:47].decode() for line in lines if line.startswith(b"160000 ")}
+
+    def _uncover(self, deadline: Deadline) -> None:
+        """Remove stand-ins where there is a folder now: git would take each for a repository, and look no further."""
+        work = os.fsencode(self._work) + b"/"
+        covering = [path for path in self._stand_ins if os.path.isdir(work + path) and not os.path.islink(work + path)]
+        if covering:
+            self._git.run(deadline, "update-index", "-z", "--index-info", data=self._removals(covering))
+            for path in covering:
+                del self._stand_ins[path]
+
+    def _entry(self, path: bytes, oid: str) -> bytes:
+        return b"160000 " + oid.encode() + b"\t" + self._prefix + path + b"\0"
+
+    def _removals(self, paths: list[bytes]) -> bytes:
+        return b"".join(b"0 " + b"0" * 40 + b"\t" + self._prefix + path + b"\0" for path in paths)
+
+    # -- what differs ------------------------------------------------------------------------------------------------
+
+    def _listed(self, deadline: Deadline) -> _Sorted:
+        """What differs from the index, is not in it, or is ignored. One command that costs what the user's own
+        `git status` does, and brings the index up to date where only times changed."""
+        self._pass_on_excludes()
+        named = ("-c", f"core.excludesFile={self._users}") if self._users is not None else ()
+        output = self._git.run(deadline, *named, *_STATUS, "--", ".")
+        found = _Sorted()
+        paths: dict[bytes, None] = dict.fromkeys(self._stand_ins)
+        for line in output.split(b"\0"):
+            path = line[3 + len(self._prefix) :]
+            if line.startswith(b"!! "):
+                found.ignored.append(path)
+            elif line[1:2] not in (b" ", b""):
+                paths[path] = None
+        self._sort_all(found, paths)
+        return found
+
+    def _pass_on_excludes(self) -> None:
+        """Copy the patterns that stand in the user's git folder to where git looks for them in ours."""
+        patterns = b""
+        if self._excludes is not None:
+            with suppress(OSError), self._excludes.open("rb") as file:
+                patterns = file.read(EXCLUDE_BYTES_MAX)
+        self._place.exclude(patterns)
+
+    def _sort_all(self, found: _Sorted, paths: dict[bytes, None]) -> None:
+        work = os.fsencode(self._work)
+        for path in paths:
+            if path.endswith(b"/"):
+                found.nested.append(path[:-1])
+                continue
+            try:
+                seen = os.lstat(work + b"/" + path)
+            except (FileNotFoundError, NotADirectoryError):
+                found.gone.append(path)
+                continue
+            except OSError:
+                found.stand_ins[path] = _stand_in("02", None)
+                continue
+            self._sort(found, path, seen, work)
+
+    def _sort(self, found: _Sorted, path: bytes, seen: os.stat_result, work: bytes) -> None:
+        if stat.S_ISREG(seen.st_mode):
+            if seen.st_size > FILE_BYTES_MAX:
+                found.stand_ins[path] = _stand_in("01", seen)
+            elif not os.access(work + b"/" + path, os.R_OK):
+                found.stand_ins[path] = _stand_in("02", seen)
+            else:
+                found.taken.append((path, seen.st_size))
+        elif stat.S_ISLNK(seen.st_mode):
+            found.taken.append((path, seen.st_size))
+        else:  # a folder where a file was (its files are listed too), or a pipe, a socket, a device
+            found.gone.append(path)
+
+    # -- taking it in ------------------------------------------------------------------------------------------------
+
+    def _take_in(self, found: _Sorted, deadline: Deadline) -> bool:
+        """Bring the index up to date; whether anything was to be done."""
+        self._require_room(sum(size for _, size in found.taken))
+        stand_ins = {path: oid for path, oid in found.stand_ins.items() if self._stand_ins.get(path) != oid}
+        data = self._removals([*found.gone, *stand_ins])
+        data += b"".join(self._entry(path, oid) for path, oid in stand_ins.items())
+        if data:
+            self._git.run(deadline, "update-index", "-z", "--index-info", data=data)
+            for path in found.gone:
+                self._stand_ins.pop(path, None)
+            self._stand_ins |= stand_ins
+        for batch in _batches(found.taken):
+            self._add(batch, deadline)
+        return bool(data or found.taken)
+
+    def _add(self, paths: list[bytes], deadline: Deadline, tries: list[int] | None = None) -> None:
+        """Take files in. One that git cannot take (it vanished, or changes all the time) is found by halves."""
+        tries = [HANDLED_ONE_BY_ONE_MAX] if tries is None else tries
+        bulk = ("-c", "core.bigFileThreshold=1") if len(paths) >= BULK_FILES and packs_in_bulk(self._program) else ()
+        data = b"\0".join(paths) + b"\0"
+        try:
+            self._git.run(deadline, *bulk, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", data=data)
+        except GitFailed as error:
+            if _is_no_room(error) or tries[0] <= 0:
+                raise
+            tries[0] -= 1
+            if len(paths) == 1:
+                self._stand_in_for(paths[0], deadline)
+                return
+            middle = len(paths) // 2
+            self._add(paths[:middle], deadline, tries)
+            self._add(paths[middle:], deadline, tries)
+        else:
+            for path in paths:
+                self._stand_ins.pop(path, None)
+
+    def _stand_in_for(self, path: bytes, deadline: Deadline) -> None:
+        """A file that git could not take in, though it looked as if: by its stand-in, or not at all if it is gone."""
+        try:
+            seen = os.lstat(os.fsencode(self._work) + b"/" + path)
+        except OSError:
+            return
+        oid = _stand_in("02", seen)
+        data = self._removals([path]) + self._entry(path, oid)
+        self._git.run(deadline, "update-index", "-z", "--index-info", data=data)
+        self._stand_ins[path] = oid
+
+    def _require_room(self, size: int) -> None:
+        if size > COPIED_BYTES_MAX:
+            raise SnapshotError(
+                f"{size >> 30} GiB would have to be copied to remember what the files are",
+                hint="let git ignore what need not be recorded, or work in a smaller folder",
+                lasting=True,
+            )
+        disk = shutil.disk_usage(self._place.folder)
+        if size and disk.free - size < min(FREE_BYTES_MIN, disk.total // 10):
+            raise SnapshotError(
+                "there is too little free space to copy the files that changed",
+                hint="free some space where MUSE_HOME is",
+            )
+
+    # -- what git ignores --------------------------------------------------------------------------------------------
+
+    def _signatures(self, paths: list[bytes]) -> dict[bytes, int]:
+        """Of each ignored file or folder a number that changes when it does, within a limit of entries."""
+        work, left = os.fsencode(self._work), [IGNORED_ENTRIES_MAX]
+        found: dict[bytes, int] = {}
+        for path in paths[:IGNORED_ENTRIES_MAX]:
+            with suppress(OSError):
+                found[path] = hash(tuple(_signature(work + b"/" + path.rstrip(b"/"), left)))
+        return found
+
+
+def _signature(path: bytes, left: list[int]) -> Iterator[tuple[bytes, int, int, int]]:
+    """What `lstat` says of a path and, folder by folder, of what is in it, until the limit is used up."""
+    waiting = [path]
+    while waiting and left[0] > 0:
+        here = waiting.pop(0)
+        left[0] -= 1
+        seen = os.lstat(here)
+        yield here, seen.st_size, seen.st_mtime_ns, seen.st_ino
+        if stat.S_ISDIR(seen.st_mode):
+            with suppress(OSError):
+                waiting += sorted(entry.path for entry in os.scandir(here))[: left[0]]
+
+
+def _stand_in(kind: str, seen: os.stat_result | None) -> str:
+    what = () if seen is None else (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino, seen.st_mode)
+    return f"{_MARK}{kind}{hashlib.sha1(repr(what).encode(), usedforsecurity=False).hexdigest()[:30]}"
+
+
+def _is_no_room(error: GitFailed) -> bool:
+    """Whether it is the folder of snapshots that could not be written to."""
+    return any(word in str(error) for word in _NO_ROOM)
+
+
+def _batches(files: list[tuple[bytes, int]]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for path, length in files:
+        batch.append(path)
+        size += length
+        if size >= BATCH_BYTES or len(batch) >= BATCH_FILES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
