@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -44,7 +45,7 @@ class Owned:
     ) -> None:
         """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
         cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit)."""
-        from muse.effect.runner import Runner
+        from muse.effect.runner import Runner, RunnerLeftovers
         from muse.effect.tool import builtin_tools
 
         model = model or model_of(config, settings)
@@ -75,7 +76,7 @@ class Owned:
             sandbox=self.sandbox.says,
         )  # fmt: skip
         self._runner = runners[0]
-        self._submitter = open_log(path_of(log), read_only=False, check=False)
+        self._submitter = log.another()
         self._blobs: Log | None = None
         equipment = Equipment(
             model=model,
@@ -83,13 +84,19 @@ class Owned:
             workspace=Workspace(workspace),
             log=log,
             blobs=self._blob_log,
-            settled=self._runner.discard,
+            settled=self._settled,
             on_signal=on_signal,
+            leftovers=RunnerLeftovers(self._runner, self._secrets.mask),
         )
         self._log = log
         self.running = Running(
             log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal
         )
+
+    def _settled(self, call: str, attempt: int) -> None:
+        """The result is in the log: what the runner has of it may go. What cannot be taken away stays as litter."""
+        with suppress(MuseError, OSError):
+            self._runner.discard(call, attempt)
 
     async def _read_output(self, call: str, offset: int, limit: int) -> bytes | None:
         def read() -> bytes | None:
@@ -103,7 +110,7 @@ class Owned:
 
     def _blob_log(self) -> Log:
         if self._blobs is None:
-            self._blobs = open_log(path_of(self._log), read_only=False, check=False)
+            self._blobs = self._log.another()
         return self._blobs
 
     def event(self, seq: int) -> Event | None:

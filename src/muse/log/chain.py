@@ -3,6 +3,7 @@
 This module must not know how or where rows are kept.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -15,9 +16,13 @@ from muse.log.protocol import Draft, Head, Stored
 
 OPENED: Final = "session.opened"
 CLOSED: Final = "session.closed"
-ROOT_BYTES: Final = 32
 ABOUT_THE_LOG: Final = frozenset({"log.redacted", "head.signed"})
 """Facts about the log itself, not about the work: one that follows a close leaves the session closed."""
+ROOT_BYTES: Final = 32
+DECIDED: Final = "approval.decided"
+PERSON: Final = "person"
+
+_id: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Row(NamedTuple):
@@ -102,8 +107,8 @@ def listed_commands(body: bytes | None) -> dict[str, int] | None:
 
 
 def check_command(draft: Draft, commands: Mapping[str, int], listed: Mapping[str, int] | None) -> None:
-    """Raises InvalidEvent unless the draft is a command of a version that the session's owner understands, with a
-    body that fits its type: no later reader could make sense of another."""
+    """Raises InvalidEvent unless the draft is a command that any process may give, of a version that the session's
+    owner understands, with a body that fits its type: no later reader could make sense of another."""
     if draft.type not in commands:
         raise InvalidEvent(f"{draft.type} is not a command")
     known = commands if listed is None else listed
@@ -113,10 +118,20 @@ def check_command(draft: Draft, commands: Mapping[str, int], listed: Mapping[str
             hint="it was opened by an older muse: close and resume it with this one",
         )
     check_body(draft.type, draft.v, draft.body)
+    check_speaker(draft.type, draft.body)
+
+
+def check_speaker(kind: str, body: bytes) -> None:
+    """Raises InvalidEvent for a decision that is the owner's alone: one on an approval by a rule or a time-out."""
+    if kind == DECIDED and (by := parse(body).get("by")) != PERSON:
+        raise InvalidEvent(f"only the session's owner decides an approval by {by}")
 
 
 def check_commitment(draft: Draft) -> None:
-    """Raises InvalidEvent unless the draft's count and root are those of its body: whoever submits may be anybody."""
+    """Raises InvalidEvent unless the draft has an id, and its count and root are those of its body: whoever submits
+    may be anybody."""
+    if not _id.fullmatch(draft.id):
+        raise InvalidEvent(f"{draft.id!r} is no event id: 32 lower-case hex digits")
     found = commit(draft.body, draft.key)
     if (found.count, found.root) != (draft.count, draft.root):
         raise InvalidEvent("this command's root is not that of its body")

@@ -9,6 +9,7 @@ decides who owns. This module must not know what the lock protects.
 import contextlib
 import fcntl
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import Final
@@ -34,8 +35,19 @@ class Owner(msgspec.Struct, frozen=True):
 class OwnerLock:
     """The lock while it is held; made by `acquire`."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: Path) -> None:
         self._fd: int | None = fd
+        self._name = str(path)
+        mine = os.fstat(fd)
+        self._file = (mine.st_dev, mine.st_ino)
+
+    def in_place(self) -> bool:
+        """Whether the file that this lock is on is still the one that others would lock."""
+        try:
+            there = os.stat(self._name)
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) == self._file
 
     @property
     def held(self) -> bool:
@@ -64,11 +76,34 @@ def acquire(path: Path) -> OwnerLock:
                 raise _busy(path) from None
             if _is_at(fd, path):
                 _write_owner(fd)
-                return OwnerLock(fd)
+                return OwnerLock(fd, path)
             os.close(fd)  # someone replaced the file between open and lock: the lock would guard nothing
     except OSError as error:
         raise unavailable(path, error) from error
     raise Busy(f"{path.name} is being replaced again and again")
+
+
+def replace(path: Path) -> OwnerLock:
+    """Take the ownership away from a holder that will not let go: a new lock file, locked, takes the place of the old.
+
+    The old holder keeps a lock that nobody asks for any more; it is fenced by the epoch. Raises StoreUnavailable.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        try:
+            os.fchmod(fd, FILE_MODE)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write_owner(fd)
+            draft.rename(path)
+        except BaseException:
+            os.close(fd)
+            draft.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+        return OwnerLock(fd, path)
+    except OSError as error:
+        raise unavailable(path, error) from error
 
 
 def read_owner(path: Path) -> Owner | None:

@@ -77,19 +77,30 @@ class MemoryLog:
 
     # ------------------------------------------------------------------ ownership
 
-    def claim(self, build: Callable[[Claim], Draft]) -> Ownership:
+    def another(self) -> "MemoryLog":
+        """See `Log.another`."""
+        return MemoryLog(self.place, commands=self._commands)
+
+    def claim(
+        self,
+        build: Callable[[Claim], Draft],
+        also: Callable[[Claim], Sequence[Draft]] | None = None,
+        *,
+        seize: bool = False,
+    ) -> Ownership:
         """See `Log.claim`."""
         self._require_open()
         place = self.place
         with place.lock:
-            if place.owner is not None:
+            if place.owner is not None and not seize:
                 raise Busy("another handle owns this session")
             crashed = chain.left_open((event.header for event in reversed(place.events)), self._commands)
             epoch = place.epoch + 1
-            draft = build(Claim(epoch, crashed, self._last()))
+            found = Claim(epoch, crashed, self._last())
+            draft = build(found)
             if draft.type != chain.OPENED:
                 raise ValueError(f"a claim appends {chain.OPENED}, not {draft.type}")
-            self._add([draft], epoch)
+            self._add([draft, *(also(found) if also is not None else ())], epoch)
             place.epoch = epoch
             place.owner = self._ownership = MemoryOwnership(epoch, place)
             self._old_blobs = place.blob_count
@@ -212,6 +223,10 @@ class MemoryLog:
                 return
             yield from page
             after = page[-1].seq
+
+    def missed(self, after: int) -> Iterator[Stored]:
+        """See `Log.missed`; nobody can reach into memory."""
+        return self.read(after)
 
     def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Stored]:
         """See `Log.follow`."""

@@ -26,6 +26,9 @@ RESERVE_BYTES_MAX: Final = 16 * 1024 * 1024
 RESERVE_DIVISOR: Final = 50
 """Below a fiftieth (2 %) of the file system, or RESERVE_BYTES_MAX if that is less, a run stops while it still can."""
 
+PATH_BYTES_MAX: Final = 470
+"""SQLite takes no path over 512 bytes (MAX_PATHNAME in its os_unix.c); a log's file is made under a longer name."""
+
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _octal: Final = re.compile(r"\\([0-7]{3})")
 
@@ -48,6 +51,16 @@ def private_folder(folder: Path) -> None:
             sync_folder(made.parent)
     except OSError as error:
         raise unavailable(Path(error.filename or folder), error) from error
+
+
+def refuse_long(path: Path) -> None:
+    """Raises StoreUnavailable for a path that is too long for the file of a log and what belongs to it."""
+    length = len(os.fsencode(path))
+    if length > PATH_BYTES_MAX:
+        raise StoreUnavailable(
+            f"{path} is {length} bytes long, and a log's path may have {PATH_BYTES_MAX}",
+            hint="set MUSE_HOME to a folder with a shorter path",
+        )
 
 
 def private_file(path: Path) -> None:

@@ -98,11 +98,24 @@ class Log(Protocol):
 
     session: str
 
-    def claim(self, build: Callable[[Claim], Draft]) -> Ownership:
-        """Take the lock and, in one write transaction, append the `session.opened` that `build` returns.
+    def another(self) -> "Log":
+        """Another handle of this process on the same log, for another thread; close it before this one. What it
+        writes is known to this one as this process's own."""
+        ...
 
-        Raises `Busy` (naming the owner's pid when known) while another process holds the lock. The opened event is
-        checkpointed into the main file before this returns.
+    def claim(
+        self,
+        build: Callable[[Claim], Draft],
+        also: Callable[[Claim], Sequence[Draft]] | None = None,
+        *,
+        seize: bool = False,
+    ) -> Ownership:
+        """Take the lock and, in one write transaction, append the `session.opened` that `build` returns and what
+        `also` returns after it.
+
+        Raises `Busy` (naming the owner's pid when known) while another process holds the lock; with `seize` it is
+        taken all the same, and the old owner is `Fenced` at its next append. The opened event is checkpointed into
+        the main file before this returns.
         """
         ...
 
@@ -137,13 +150,19 @@ class Log(Protocol):
 
     def submit(self, command: Draft) -> int:
         """Append one command from any process, durably, and return its seq. Same id and content: the old seq, and
-        no second event. Same id, other content: `Conflict`. A type that is no command, or a command version that the
-        last `session.opened` does not list: `InvalidEvent`."""
+        no second event. Same id, other content: `Conflict`. A malformed id, a type that is no command, a command
+        version that the last `session.opened` does not list, an approval decided by others than a person:
+        `InvalidEvent`."""
         ...
 
     def read(self, after: int = 0, before: int | None = None) -> Iterator[Stored]:
         """Events with after < seq < before, in order, a page (1,000 events or 8 MiB) a read transaction; no
         transaction is open while the caller holds a yielded event."""
+        ...
+
+    def missed(self, after: int) -> Iterator[Stored]:
+        """As `read(after)`, for the owner: each event that it did not append itself was looked at before it is
+        yielded, and so was whatever else others did to the log. Raises `Damaged` for what no other process may do."""
         ...
 
     def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Stored]:

@@ -14,12 +14,21 @@ from typing import Final
 import apsw
 
 from muse.errors import Conflict, Damaged, Fenced, InvalidEvent, StoreUnavailable, UsageError
-from muse.event.codec import BlobRef
+from muse.event.codec import BlobRef, Header, parse_header
 from muse.failpoint import hit
 from muse.log import blobs, chain, schema
 from muse.log.chain import Row
-from muse.log.lock import OwnerLock, acquire
-from muse.log.place import has_room, private_file, private_folder, refuse_remote, sync_folder, unavailable
+from muse.log.guard import Activity, Guard, Unexplained
+from muse.log.lock import OwnerLock, acquire, replace
+from muse.log.place import (
+    has_room,
+    private_file,
+    private_folder,
+    refuse_long,
+    refuse_remote,
+    sync_folder,
+    unavailable,
+)
 from muse.log.protocol import (
     Appended,
     Claim,
@@ -37,8 +46,15 @@ TIDY_PAGES: Final = 1_024
 WAL_PAGES_MAX: Final = 8_192
 """Pages in the write-ahead log (32 MiB) at which an append checkpoints by itself, because nobody called `tidy`."""
 
+LOOKS_MAX: Final = 3
+"""How often an append looks at all of the log, because others change it, before it gives up."""
+
 _INSERT: Final = (
     "INSERT INTO events (seq, id, header, key, leaf_count, root, hash, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_MISFILED: Final = (
+    "SELECT seq FROM events WHERE seq > ? AND seq <= ?"
+    """ AND instr(header, CAST('"id":"' || lower(hex(id)) || '"' AS BLOB)) = 0"""
 )
 
 
@@ -54,16 +70,16 @@ class SqliteOwnership:
 
     def __init__(self, epoch: int, lock: OwnerLock) -> None:
         self.epoch = epoch
-        self._lock = lock
+        self.lock = lock
 
     @property
     def held(self) -> bool:
         """Whether the lock is still held."""
-        return self._lock.held
+        return self.lock.held
 
     def release(self) -> None:
         """Give the lock back; the log stays open for reading. Harmless when called twice."""
-        self._lock.release()
+        self.lock.release()
 
 
 class SqliteLog(SqliteReader):
@@ -74,6 +90,11 @@ class SqliteLog(SqliteReader):
 
     def __init__(self, path: Path, db: apsw.Connection, session: str, commands: Mapping[str, int], read_only: bool):
         self._ownership: SqliteOwnership | None = None
+        self._guard: Guard | None = None
+        self._others: list[SqliteLog] = []
+        self._begun = self._ended = 0
+        self._commands_seen = False
+        self._in_doubt: set[str] = set()
         self._listed: tuple[int, dict[str, int] | None] = (0, None)
         self._my_blobs: set[int] = set()
         self._old_blobs = 0
@@ -88,6 +109,7 @@ class SqliteLog(SqliteReader):
         Raises UsageError if the name is taken, StoreUnavailable if the place cannot keep a log.
         """
         path = Path(path).absolute()
+        refuse_long(path)
         refuse_remote(path.parent)
         private_folder(path.parent)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
@@ -122,17 +144,35 @@ class SqliteLog(SqliteReader):
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
+    def another(self) -> "SqliteLog":
+        """See `Log.another`."""
+        other = type(self).open(self.path, commands=self._commands, check=False)
+        self._others.append(other)
+        return other
+
+    def _activity(self) -> Activity:
+        """The ends are counted first: what ends in between then counts as still going on."""
+        ended = sum(other._ended for other in self._others)
+        return Activity(sum(other._begun for other in self._others), ended)
+
     # ------------------------------------------------------------------ ownership
 
-    def claim(self, build: Callable[[Claim], Draft]) -> Ownership:
+    def claim(
+        self,
+        build: Callable[[Claim], Draft],
+        also: Callable[[Claim], Sequence[Draft]] | None = None,
+        *,
+        seize: bool = False,
+    ) -> Ownership:
         """See `Log.claim`."""
         self._require_writable()
-        lock = acquire(self.lock_path)
+        lock = replace(self.lock_path) if seize else acquire(self.lock_path)
         try:
-            epoch = self._append_opened(build)
+            epoch = self._append_opened(build, also)
             with contextlib.suppress(apsw.BusyError):  # a reader that held on for ten seconds; the event is durable
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
             self._old_blobs = blobs.last_row(self._db)
+            self._watch()
         except apsw.Error as error:
             lock.release()
             raise schema.translate(error, self.path) from error
@@ -150,40 +190,49 @@ class SqliteLog(SqliteReader):
         try:
             with self._reading():
                 epoch, self._head, self._old_blobs = self._epoch(), self._last(), blobs.last_row(self._db)
+                self._watch()
         except BaseException:
             lock.release()
             raise
         self._ownership = SqliteOwnership(epoch, lock)
         return self._ownership
 
+    def _watch(self) -> None:
+        self._guard = Guard(self._db, self.path, self.session, self._activity)
+        self._require_same_file()
+
     @property
     def lock_path(self) -> Path:
         """The file whose kernel lock makes its holder the owner; it stays as long as the log does."""
         return self.path.with_suffix(".lock")
 
-    def _append_opened(self, build: Callable[[Claim], Draft]) -> int:
+    def _append_opened(self, build: Callable[[Claim], Draft], also: Callable[[Claim], Sequence[Draft]] | None) -> int:
         with self._writing():
             head = self._last()
             epoch = self._epoch() + 1
             with contextlib.closing(self._db.cursor()) as cursor:
                 newest_first = (header for (header,) in cursor.execute("SELECT header FROM events ORDER BY seq DESC"))
                 crashed = chain.left_open(newest_first, self._commands)
-            draft = build(Claim(epoch, crashed, head))
+            found = Claim(epoch, crashed, head)
+            draft = build(found)
             if draft.type != chain.OPENED:
                 raise ValueError(f"a claim appends {chain.OPENED}, not {draft.type}")
+            drafts = [draft, *(also(found) if also is not None else ())]
             self._db.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,))
-            rows, new_head = chain.place([draft], head, epoch)
-            self._insert(rows, chain.named_blobs([draft]))
+            rows, new_head = chain.place(drafts, head, epoch)
+            self._insert(rows, chain.named_blobs(drafts))
         self._head = new_head
         return epoch
 
-    def _require_owner(self, epoch: int) -> None:
+    def _require_owner(self, epoch: int) -> Guard:
+        """Raises Fenced or Damaged unless this process owns the session, in this epoch, and its files are there."""
         self._require_writable()
-        if self._ownership is None or not self._ownership.held:
+        if self._ownership is None or not self._ownership.held or self._guard is None:
             raise Fenced("this process does not own the session")
         if epoch != self._ownership.epoch:
             raise Fenced(f"epoch {epoch} is over: this process opened epoch {self._ownership.epoch}")
-        self._require_same_file()
+        self._guard.check_files(self._db, self._ownership.lock)
+        return self._guard
 
     def _require_same_file(self) -> None:
         try:
@@ -209,6 +258,61 @@ class SqliteLog(SqliteReader):
             return None
         return (seen.st_dev, seen.st_ino)
 
+    def missed(self, after: int) -> Iterator[Stored]:
+        """See `Log.missed`."""
+        while True:
+            with self._reading():
+                page = self._page(after, None)
+                self._accept([event for event in page if event.seq > self._head.seq])
+            yield from page
+            if not page:
+                break
+            after = page[-1].seq
+        if self._guard is not None and not self._in_doubt:
+            self._look(self._guard)
+
+    def _look(self, guard: Guard) -> None:
+        """Between appends: whether what others did is explained, and if not, whether it did any harm."""
+        with self._reading():
+            try:
+                if guard.look(self._db, commands=self._commands_seen):
+                    self._commands_seen = False
+                    guard.audit(self._db, self._head.seq)
+            except Unexplained:
+                self._verify(guard)
+
+    def _verify(self, guard: Guard) -> None:
+        """Look at all of the log. What it says of itself then holds; what is only kept beside it is dropped."""
+        guard.verify(self._db, self._head)
+        with self._writing():
+            self._db.execute("DELETE FROM checkpoints")
+        guard.wrote()
+
+    def _accept(self, events: list[Stored]) -> None:
+        """Take events of others for right after a close look. Raises Damaged for what no other may append."""
+        if self._guard is None or not events:
+            return
+        misfiled = fetch(self._db, tuple[int], _MISFILED, (events[0].seq - 1, events[-1].seq))
+        if misfiled:
+            raise Damaged(f"event {misfiled[0][0]} is filed under another id", seq=misfiled[0][0])
+        for event, head in zip(events, self._guard.foreign(self._head, events), strict=True):
+            header = parse_header(event.header)
+            if header.id not in self._in_doubt:
+                self._accept_command(event, header)
+                self._commands_seen = True
+            self._head = head
+
+    def _accept_command(self, event: Stored, header: Header) -> None:
+        try:
+            if header.type not in self._commands or header.epoch != self._epoch():
+                raise InvalidEvent(f"a {header.type} of epoch {header.epoch} is no command")
+            chain.check_speaker(header.type, event.body or b"")
+        except InvalidEvent as error:
+            raise Damaged(
+                f"event {event.seq} was put into the log by another process: {error}", seq=event.seq,
+                hint="nothing more was started; `muse show` says what it is, `muse verify` what can be trusted",
+            ) from error  # fmt: skip
+
     # ------------------------------------------------------------------ appending
 
     def append(self, facts: Sequence[Draft], decisions: Sequence[Draft], expected_head: int, epoch: int) -> Appended:
@@ -233,7 +337,29 @@ class SqliteLog(SqliteReader):
         epoch: int,
         decisions: Sequence[Draft] | None,
     ) -> Appended:
-        self._require_owner(epoch)
+        for _ in range(LOOKS_MAX):
+            guard = self._require_owner(epoch)
+            try:
+                done = self._append_once(facts, derive, expected_head, epoch, decisions)
+            except Unexplained:
+                self._verify(guard)
+            except StoreUnavailable:
+                self._in_doubt.update(draft.id for draft in (*facts, *(decisions or ())))
+                raise
+            else:
+                guard.wrote()
+                self._bound_wal()
+                return done
+        raise self._unsteady()
+
+    def _append_once(
+        self,
+        facts: Sequence[Draft],
+        derive: Callable[[Sequence[Stored], int], Sequence[Draft]],
+        expected_head: int,
+        epoch: int,
+        decisions: Sequence[Draft] | None,
+    ) -> Appended:
         if decisions is not None:
             try:
                 return self._append_new([*facts, *decisions], facts, expected_head, epoch)
@@ -257,7 +383,6 @@ class SqliteLog(SqliteReader):
             rows, new_head = chain.place(new, head, epoch)
             self._insert(rows, chain.named_blobs(new))
         self._head = new_head
-        self._bound_wal()
         return Appended(first, new_head, kept)
 
     def _append_new(self, drafts: list[Draft], facts: Sequence[Draft], expected_head: int, epoch: int) -> Appended:
@@ -277,7 +402,6 @@ class SqliteLog(SqliteReader):
                 placed = chain.place(drafts, head, epoch)
             self._insert(placed[0], names)
         self._head = placed[1]
-        self._bound_wal()
         return Appended(head.seq + 1, placed[1], kept)
 
     def submit(self, command: Draft) -> int:
@@ -334,6 +458,7 @@ class SqliteLog(SqliteReader):
         """One write transaction. After an error of SQLite it is unknown what is on disk, and nothing more is written
         until `reopen`; our own refusals roll back cleanly."""
         self._require_writable()
+        self._begun += 1
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield
@@ -350,6 +475,8 @@ class SqliteLog(SqliteReader):
         except BaseException:
             self._roll_back()
             raise
+        finally:
+            self._ended += 1
 
     def _roll_back(self) -> None:
         if self._db.in_transaction:
@@ -368,6 +495,11 @@ class SqliteLog(SqliteReader):
         head, known = self._last(), self._head
         if head.seq < known.seq or (head.seq == known.seq and head.hash != known.hash):
             raise Damaged(f"{self.path} was rewritten while it was in use", seq=min(head.seq + 1, known.seq))
+        if head.seq > known.seq:
+            self._accept(self._page(known.seq, None, limited=False))
+        if self._guard is not None and self._guard.look(self._db, commands=self._commands_seen):
+            self._commands_seen = False
+            self._guard.audit(self._db, head.seq)
         return head
 
     # ------------------------------------------------------------------ blobs
@@ -397,6 +529,8 @@ class SqliteLog(SqliteReader):
     def _blob_transaction(self) -> Iterator[None]:
         with self._writing():
             yield
+        if self._guard is not None:
+            self._guard.wrote()
         self._bound_wal()
 
     # ------------------------------------------------------------------ fold checkpoints
@@ -408,6 +542,8 @@ class SqliteLog(SqliteReader):
             held = fetch(self._db, tuple[int], "SELECT seq FROM checkpoints WHERE version = ?", (version,))
             for old in chain.thinned([at for (at,) in held], seq):
                 self._db.execute("DELETE FROM checkpoints WHERE version = ? AND seq = ?", (version, old))
+        if self._guard is not None:
+            self._guard.wrote()
 
     # ------------------------------------------------------------------ upkeep
 
@@ -416,7 +552,18 @@ class SqliteLog(SqliteReader):
     ) -> None:
         """See `Log.redact`. What was deleted is overwritten (`secure_delete`), in the main file once the write-ahead
         log is moved there and cut: StoreUnavailable, with the redaction done, if a reader holds that up too long."""
-        self._require_owner(epoch)
+        for _ in range(LOOKS_MAX):
+            guard = self._require_owner(epoch)
+            try:
+                return self._redact(events, roots, epoch, records)
+            except Unexplained:
+                self._verify(guard)
+        raise self._unsteady()
+
+    def _unsteady(self) -> Damaged:
+        return Damaged(f"{self.path} is changed by others again and again while it is in use")
+
+    def _redact(self, events: Mapping[int, bytes], roots: Iterable[str], epoch: int, records: Sequence[Draft]) -> None:
         with self._writing():
             rows, new_head = chain.place(records, self._checked_last(epoch), epoch)
             for seq, leaves in events.items():
@@ -435,6 +582,12 @@ class SqliteLog(SqliteReader):
         with self._reading():
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._wal_pages = 0
+        self._settle()
+
+    def _settle(self) -> None:
+        """The files moved because of us."""
+        if self._guard is not None:
+            self._guard.settle()
 
     def room(self) -> bool:
         """See `Log.room`: more than `place.reserve_bytes` of the log's file system is free."""
@@ -450,10 +603,14 @@ class SqliteLog(SqliteReader):
             return False
         with self._reading():
             hit("in_tidy")
+            self._begun += 1
             try:
                 _, moved = self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.BusyError:  # another process is at it
                 return False
+            finally:
+                self._ended += 1
+                self._settle()
         if moved >= self._wal_pages:
             self._wal_pages = 0
         return True
@@ -477,7 +634,10 @@ class SqliteLog(SqliteReader):
         if self._ownership is not None:
             db.set_busy_handler(schema.Patience(OWNER_RETRY_SECONDS))
         try:
-            self._head = self._last()
+            if self._guard is not None:  # the owner's own head stays: what follows it is looked at like any other
+                self._guard.take(db)
+            else:
+                self._head = self._last()
         except apsw.Error as error:
             raise schema.translate(error, self.path) from error
         self._broken = False

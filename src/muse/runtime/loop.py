@@ -268,7 +268,7 @@ class Loop:
     def _fold_missed(self) -> None:
         """Fold what stands in the log and was not folded yet: commands of others, and what we appended without a
         reply or in a lost race."""
-        for stored in self.log.read(after=self.state.seq):
+        for stored in self.log.missed(after=self.state.seq):
             event = decode(stored.header, stored.body, stored.hidden)
             self._woken |= evolve(self.state, event)
             self.on_event(event)

@@ -1,0 +1,287 @@
+"""What the owner remembers of its log's files from outside, so that nobody changes them behind its back.
+
+A guard tells three things apart: nothing happened; something happened that commands or this process explain; something
+happened that nothing explains, and then all of the log is looked at before the owner goes on. The first is the usual
+case and costs a few microseconds. What it cannot notice stands in `docs/decisions/0013-noticing-tampering.md`.
+This module must not know what events mean.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import apsw
+
+from muse.errors import Damaged, Fenced, MuseError
+from muse.event.commitment import genesis
+from muse.log import chain, schema
+from muse.log.lock import OwnerLock
+from muse.log.place import private_file, private_folder, sync_folder
+from muse.log.protocol import Head, Stored
+from muse.log.schema import fetch, number
+
+AUDIT_EVENTS: Final = 16
+"""So many old events are looked at again whenever somebody else wrote, in turn."""
+AUDIT_BYTES: Final = 256 * 1024
+SAVED_NAMES_MAX: Final = 100
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+_EVENTS: Final = (
+    "SELECT e.seq, e.header, e.body, e.key, e.leaf_count, e.root, e.hash, h.leaves"
+    " FROM events e LEFT JOIN hidden h ON h.seq = e.seq WHERE e.seq > ? AND e.seq <= ? ORDER BY e.seq"
+)
+_HASH: Final = "SELECT hash FROM events WHERE seq = ?"
+
+
+class Activity(NamedTuple):
+    """How many writes of this process's other handles have begun, and how many of those are over."""
+
+    begun: int
+    ended: int
+
+
+class Unexplained(Exception):
+    """Somebody changed the log, and no command explains it: `Guard.verify` must pass before anything is appended."""
+
+
+class _Seen(NamedTuple):
+    device: int
+    inode: int
+    links: int
+    size: int
+    changed_ns: int
+
+    @property
+    def file(self) -> tuple[int, int]:
+        return self[:2]
+
+
+class Guard:
+    """The owner's memory of its files: `check_files` before a write transaction, `look` inside it, `wrote` after it.
+
+    `activity` counts what this process writes through other handles.
+    """
+
+    def __init__(self, db: apsw.Connection, path: Path, session: str, activity: Callable[[], Activity]) -> None:
+        self._path, self._session, self._activity = path, session, activity
+        self._main_name, self._wal_name, self._shm_name = str(path), f"{path}-wal", f"{path}-shm"
+        self._expected = _objects(db)
+        self._found: Damaged | None = None
+        self._audited = 0
+        self.take(db)
+
+    def take(self, db: apsw.Connection) -> None:
+        """Take what is there now for right: after a write, a checkpoint or a reopening of our own."""
+        found = _seen(self._main_name)
+        if found is None:
+            raise self._lost(db, None)
+        self._main, self._wal, self._shm = found, _seen(self._wal_name), _seen(self._shm_name)
+        self._moved = self._main_moved = False
+        self._ended = self._activity().ended
+        self._version = number(db, "PRAGMA data_version")
+        self._schema = number(db, "PRAGMA schema_version")
+
+    def wrote(self) -> None:
+        """A transaction of the owner's was committed."""
+        self._wal = _seen(self._wal_name)
+
+    def settle(self) -> None:
+        """A checkpoint of the owner's moved what was written into the main file."""
+        self._wal = _seen(self._wal_name)
+        main = _seen(self._main_name)
+        if main is not None and main.file == self._main.file:
+            self._main, self._main_moved = main, False
+
+    # ------------------------------------------------------------------ before and inside a write
+
+    def check_files(self, db: apsw.Connection, lock: OwnerLock) -> None:
+        """Raises Damaged when the log, or what SQLite keeps beside it, is not at its place any more, Fenced when the
+        lock file is not: then another process may take itself for the owner. Notes what else moved, for `look`.
+        A log that was once found rewritten stays so."""
+        if self._found is not None:
+            raise self._found
+        main = _seen(self._main_name)
+        if main != self._main:
+            if main is None or main.file != self._main.file:
+                raise self._lost(db, main)
+            self._moved = self._main_moved = True
+        wal, shm = _seen(self._wal_name), _seen(self._shm_name)
+        # With another one of these beside the log, other processes would neither see what is written here nor be kept
+        # from writing over it.
+        if wal != self._wal:
+            self._require_same("-wal", self._wal, wal)
+            self._moved = True
+        if shm != self._shm:
+            self._require_same("-shm", self._shm, shm)
+            self._shm = shm
+        if not lock.in_place():
+            raise Fenced(
+                f"the lock file of {self._path} was removed or replaced: another process may own the session",
+                hint="see who does: muse ls; what this process wrote is in the log",
+            )
+
+    def look(self, db: apsw.Connection, *, commands: bool) -> bool:
+        """Whether others wrote since the last look, in a way that is explained: by `commands` that were found to be
+        right, or by this process's other handles. Raises Unexplained."""
+        version = number(db, "PRAGMA data_version")
+        if version == self._version and not self._moved:
+            return False
+        activity = self._activity()
+        ours = activity.begun > self._ended
+        explained = ours or (commands and not self._main_moved)  # a command leaves the main file as it is
+        if not explained or number(db, "PRAGMA schema_version") != self._schema:
+            raise Unexplained
+        self._version, self._ended, self._moved = version, activity.ended, False
+        self._wal = _seen(self._wal_name)
+        if self._main_moved and (main := _seen(self._main_name)) is not None and main.file == self._main.file:
+            self._main, self._main_moved = main, False
+        return True
+
+    # ------------------------------------------------------------------ looking at what is there
+
+    def audit(self, db: apsw.Connection, last: int) -> None:
+        """Look at the next few old events, so that what was changed together with a rightful command is found too,
+        if later. Raises Damaged."""
+        if self._audited >= last:
+            self._audited = 0
+        before = fetch(db, tuple[bytes], _HASH, (self._audited,)) if self._audited else [(genesis(self._session),)]
+        if not before:
+            raise self._rewritten(f"event {self._audited} is missing", self._audited)
+        head, size = Head(self._audited, before[0][0]), 0
+        with contextlib.closing(db.cursor()) as cursor:
+            for row in cursor.execute(_EVENTS, (self._audited, last)):
+                event = Stored(*row)
+                head = self._checked(head, event)
+                size += len(event.body or b"")
+                if head.seq - self._audited >= AUDIT_EVENTS or size >= AUDIT_BYTES:
+                    break
+        self._audited = head.seq
+
+    def verify(self, db: apsw.Connection, known: Head) -> None:
+        """Look at all of the log, with no cache of ours in between. Raises Damaged, naming the first event that is not
+        what it was; `known` is the owner's own head."""
+        from muse.log.sqlite import SqliteLog
+        from muse.log.verify import verify
+
+        self.take(db)
+        changed = _objects(db) ^ self._expected
+        if changed:
+            raise self._rewritten(f"its tables were changed ({sorted(changed)[0][1]})", 0)
+        with SqliteLog.open(self._path, read_only=True, check=False) as fresh:
+            if fresh.session != self._session:
+                raise self._rewritten("it says that it is another session", 0)
+            report = verify(fresh, head=(known.seq, known.hash), jobs=1)
+        failed = [row for row in report.rows if row.state == "failed"]
+        if failed:
+            first = min(failed, key=lambda row: row.seq or 2**62)
+            raise self._rewritten(first.detail, first.seq)
+
+    def foreign(self, head: Head, events: list[Stored]) -> Iterator[Head]:
+        """The head after each of these events, which others appended after `head`, each found to be whole and in its
+        place. Raises Damaged."""
+        for event in events:
+            head = self._checked(head, event)
+            yield head
+
+    def _checked(self, head: Head, event: Stored) -> Head:
+        from muse.log.verify import check_event
+
+        try:
+            after = chain.check_link(head, event)
+        except Damaged as error:
+            raise self._rewritten(str(error), error.seq) from error
+        faults = check_event(event).faults
+        if faults:
+            raise self._rewritten(f"event {event.seq}: {faults[0].detail}", event.seq)
+        return after
+
+    # ------------------------------------------------------------------ what went wrong
+
+    def _rewritten(self, what: str, seq: int) -> Damaged:
+        where = f"event {seq}: " if seq and f"event {seq}" not in what else ""
+        self._found = Damaged(
+            f"{self._path} was rewritten while it was in use: {where}{what}", seq=seq,
+            hint="nothing more was started; `muse verify` says what can still be trusted, `muse export` saves it",
+        )  # fmt: skip
+        return self._found
+
+    def _require_same(self, suffix: str, known: _Seen | None, found: _Seen | None) -> None:
+        if known is not None and (found is None or found.file != known.file):
+            raise Damaged(
+                f"{self._path}{suffix} was removed or replaced while it was in use",
+                hint="what it held is moved into the log as this process ends; then: muse verify, muse resume",
+            )
+
+    def _lost(self, db: apsw.Connection, found: _Seen | None) -> Damaged:
+        """The log is not at its place. If it only has another name, that is said; else what it holds, which is still
+        there behind the open file, is saved beside its place."""
+        moved = _name_of(self._main.file)
+        if moved:
+            another = "" if found is None else ", and another file was put in its place"
+            return Damaged(
+                f"{self._path} was renamed to {moved} while it was in use{another}",
+                hint=f"put it back: mv {moved} {self._path}",
+            )
+        what = "removed" if found is None else "replaced by another file"
+        try:
+            saved = save(db, self._path)
+        except (OSError, apsw.Error, MuseError) as error:
+            hint = f"what it held could not be saved: {error}"
+        else:
+            hint = f"all of it was saved in {saved}; to go on from there: mv {saved} {self._path}"
+        return Damaged(f"{self._path} was {what} while it was in use", hint=hint)
+
+
+def save(db: apsw.Connection, path: Path) -> Path:
+    """A whole copy of an open log beside the place of its file, which may be gone; the copy's path. Raises OSError,
+    StoreUnavailable or apsw.Error."""
+    private_folder(path.parent)
+    target = _free_name(path)
+    copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        with copy.backup("main", db, "main") as backup:
+            backup.step()
+        copy.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        copy.close()
+    sync_folder(path.parent)
+    return target
+
+
+def _free_name(path: Path) -> Path:
+    for number_ in range(1, SAVED_NAMES_MAX):
+        target = path.with_name(f"{path.name}.saved{f'-{number_}' * (number_ > 1)}")
+        with contextlib.suppress(FileExistsError):
+            private_file(target)
+            return target
+    raise FileExistsError(f"{path.parent} is full of saved copies")
+
+
+def _seen(name: str) -> _Seen | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return _Seen(found.st_dev, found.st_ino, found.st_nlink, found.st_size, found.st_ctime_ns)
+
+
+def _name_of(file: tuple[int, int]) -> str:
+    """The name that an open file has now, "" where it has none or the system does not say."""
+    with contextlib.suppress(OSError):
+        for number_ in os.listdir(_DESCRIPTORS):
+            place = f"{_DESCRIPTORS}/{number_}"
+            found = _seen(place)
+            if found is not None and found.file == file and found.links:
+                return os.readlink(place)
+    return ""
+
+
+def _objects(db: apsw.Connection) -> frozenset[tuple[str, str, str]]:
+    """Tables, indexes, triggers and views. Raises Damaged where a trigger or a view is among them: no log has any."""
+    found = fetch(db, tuple[str, str, str], "SELECT type, name, coalesce(sql, '') FROM sqlite_schema")
+    foreign = [name for kind, name, _ in found if kind not in ("table", "index")]
+    if foreign:
+        raise Damaged(f"the log's tables were changed: {foreign[0]} is none of them", hint=schema.SALVAGE_HINT)
+    return frozenset(found)
