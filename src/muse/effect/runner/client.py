@@ -436,7 +436,10 @@ def _plain(spec: CommandSpec) -> dict[str, Any]:
 
 
 def _wire(text: str) -> str:
-    return os.fsencode(text).decode("utf-8", "surrogateescape")
+    try:
+        return os.fsencode(text).decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # not of this process's environment, but text that its encoding has no bytes for
+        return text
 
 
 def _read(path: str) -> dict[str, Any] | None:
