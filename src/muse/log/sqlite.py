@@ -286,7 +286,6 @@ class SqliteLog(SqliteReader):
         guard.verify(self._db, self._head)
         with self._writing():
             self._db.execute("DELETE FROM checkpoints")
-        guard.wrote()
 
     def _accept(self, events: list[Stored]) -> None:
         """Take events of others for right after a close look. Raises Damaged for what no other may append."""
@@ -347,7 +346,6 @@ class SqliteLog(SqliteReader):
                 self._in_doubt.update(draft.id for draft in (*facts, *(decisions or ())))
                 raise
             else:
-                guard.wrote()
                 self._bound_wal()
                 return done
         raise self._unsteady()
@@ -465,6 +463,8 @@ class SqliteLog(SqliteReader):
             hit("before_commit")
             self._db.execute("COMMIT")
             hit("after_commit")
+            if self._guard is not None:
+                self._guard.wrote()
         except apsw.ConstraintError:
             self._roll_back()
             raise
@@ -529,8 +529,6 @@ class SqliteLog(SqliteReader):
     def _blob_transaction(self) -> Iterator[None]:
         with self._writing():
             yield
-        if self._guard is not None:
-            self._guard.wrote()
         self._bound_wal()
 
     # ------------------------------------------------------------------ fold checkpoints
@@ -542,8 +540,6 @@ class SqliteLog(SqliteReader):
             held = fetch(self._db, tuple[int], "SELECT seq FROM checkpoints WHERE version = ?", (version,))
             for old in chain.thinned([at for (at,) in held], seq):
                 self._db.execute("DELETE FROM checkpoints WHERE version = ? AND seq = ?", (version, old))
-        if self._guard is not None:
-            self._guard.wrote()
 
     # ------------------------------------------------------------------ upkeep
 
