@@ -76,7 +76,7 @@ class Owned:
             sandbox=self.sandbox.says,
         )  # fmt: skip
         self._runner = runners[0]
-        self._submitter = log.another()
+        self._submitter = open_log(path_of(log), read_only=False, check=False)
         self._blobs: Log | None = None
         equipment = Equipment(
             model=model,
@@ -110,7 +110,7 @@ class Owned:
 
     def _blob_log(self) -> Log:
         if self._blobs is None:
-            self._blobs = self._log.another()
+            self._blobs = open_log(path_of(self._log), read_only=False, check=False)
         return self._blobs
 
     def event(self, seq: int) -> Event | None:

@@ -4,7 +4,7 @@ An effect is started only after its intent is durable, and ends in exactly one o
 content goes out through the `Keep` callback, progress through `Show`, and what happened comes back as a value.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -29,15 +29,33 @@ class Workspace(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool run. `call` is the key (`main/7`); `args` the parsed JSON object; `args_text` the exact text."""
+    """One tool run. `call` is the key (`main/7`); `args` the parsed JSON object; `args_text` the exact text.
+
+    `idempotency_key` is what a `keyed` tool sends along: the same in every attempt and under every host.
+    """
 
     call: str
     attempt: int
     name: str
     args: Mapping[str, object]
     args_text: str
+    idempotency_key: str = ""
     epoch: int = 0
     timeout_seconds: int = 0
+
+
+class LeftProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of the machine that a call left running, or (`how` says in what way) that was ended meanwhile.
+
+    `started` is the kernel's start time in ticks since boot, 0 where that is not known.
+    """
+
+    pid: int
+    started: int
+    command: str = ""
+    group: int = 0
+    boot_id: str = ""
+    how: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +74,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     duration_ms: int | None = None
     changes: tuple[FileChange, ...] = ()
-    processes: tuple[tuple[int, int, str], ...] = ()
+    processes: tuple[LeftProcess, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +82,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     `attached`: still running, or ended with a known result: `run` again with `attach=True` returns it. `not_done`:
     safe to start again. `done`: `result` holds the outcome. `retried`: run again (no side effect). `unknown`:
-    `result` says so.
+    `result` says so. With `take_up` and no `result`, that is what `run` with `attach=True` returns, which starts
+    nothing and keeps what there is.
     """
 
     verdict: Literal["done", "not_done", "attached", "retried", "unknown"]
     evidence: str
     result: ToolResult | None = None
+    take_up: bool = False
 
 
 class Tool(Protocol):
@@ -97,6 +117,31 @@ class Tool(Protocol):
 
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
         """After a crash between intent and result: look, without any effect, and say what is known."""
+        ...
+
+
+class Leftovers(Protocol):
+    """What calls left running, as the machine shows it now."""
+
+    def lives(self, process: LeftProcess) -> bool:
+        """Whether exactly that process still runs: pid, start time and boot say so."""
+        ...
+
+    def found(self) -> list[tuple[str, LeftProcess]]:
+        """Every living process that a call of this session started, with its call, those of running calls included.
+        Takes milliseconds: for a worker thread."""
+        ...
+
+    def how(self, call: str, process: LeftProcess) -> str:
+        """How one that is gone has ended, as far as that was seen."""
+        ...
+
+    async def end(self, call: str, processes: Sequence[LeftProcess]) -> None:
+        """End these and all else that the call left running; returns when they are gone, or after a limit."""
+        ...
+
+    def forget(self, call: str) -> None:
+        """Nothing of the call is left, and the log says so: its notes may go."""
         ...
 
 

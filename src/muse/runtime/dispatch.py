@@ -18,7 +18,7 @@ import msgspec
 from muse.decide import approval
 from muse.decide.due import Due
 from muse.decide.paths import named_path
-from muse.effect.protocol import Model, ModelAnswer, Tool, ToolCall, ToolResult, Verdict, Workspace
+from muse.effect.protocol import Leftovers, Model, ModelAnswer, Tool, ToolCall, ToolResult, Verdict, Workspace
 from muse.errors import Fenced, MuseError, StoreUnavailable
 from muse.event.content import BlobRef, Observed
 from muse.event.envelope import Event
@@ -30,6 +30,7 @@ from muse.event.kinds import (
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    ProcessReaped,
     ProcessStarted,
     TimerFired,
     TimerSet,
@@ -40,6 +41,8 @@ from muse.event.kinds import (
 from muse.failpoint import hit
 from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
+from muse.runtime.leftovers import LeftoverWatch, started_body
+from muse.runtime.recovery import believed, idempotency_key, unknown_result
 
 PARTIAL_CHARACTERS_MAX = 100_000
 LOST_GROUND = (Fenced, StoreUnavailable)
@@ -66,7 +69,7 @@ class Outcomes(Protocol):
 
 class Equipment(msgspec.Struct):
     """What the host has to touch the world with. `blobs` is a second handle on the log for large content, used in a
-    worker thread; `settled` is told when a call's result is durable."""
+    worker thread; `settled` is told when a call's result is durable. `leftovers` finds what calls left running."""
 
     model: Model
     tools: Mapping[str, Tool]
@@ -75,6 +78,7 @@ class Equipment(msgspec.Struct):
     blobs: Callable[[], Log]
     settled: Callable[[str, int], None]
     on_signal: Callable[[str, str], None]
+    leftovers: Leftovers | None = None
 
 
 class Dispatch:
@@ -91,6 +95,9 @@ class Dispatch:
         """Use this task group for effects, and start again what an earlier owner left waiting."""
         self._tasks, self._to = tasks, outcomes
         state = outcomes.state
+        self._watch = LeftoverWatch(self._has.leftovers, outcomes) if self._has.leftovers is not None else None
+        if self._watch is not None:
+            self._watch.begin(self._start)
         for timer in state.timers.values():
             self._tasks.start_soon(self._guarding, self._timer, timer)
         for agent in state.agents.values():
@@ -99,6 +106,9 @@ class Dispatch:
                     self._tasks.start_soon(self._guarding, self._recover, agent.id, run.key, run.cause)
             if agent.call is not None and agent.call.phase in ("doubted", "settling"):
                 self._tasks.start_soon(self._guarding, self._recover, agent.id, agent.call.key, agent.call.cause)
+
+    def _start(self, effect: Callable[..., Awaitable[None]], *args: object) -> None:
+        self._tasks.start_soon(self._guarding, effect, *args)
 
     # -- before the intent -------------------------------------------------------------------------------------------
 
@@ -163,8 +173,9 @@ class Dispatch:
                 self._has.settled(body.call, body.attempt)
             case CancelRequested() | UserPrompted():
                 self._cancel_marked(state, event.agent)
+                self._end_marked(state, body)
             case _:
-                pass
+                self._named(body)
 
     def _cancel_marked(self, state: Session, agent_id: str) -> None:
         agent = state.agents.get(agent_id)
@@ -176,6 +187,18 @@ class Dispatch:
         for key in marked:
             if scope := self._scopes.get(key):
                 scope.cancel()
+
+    def _end_marked(self, state: Session, body: CancelRequested | UserPrompted) -> None:
+        if self._watch is None or not isinstance(body, CancelRequested) or body.target != "call":
+            return
+        if any(process.ending and process.call == body.call for process in state.processes.values()):
+            self._tasks.start_soon(self._guarding, self._watch.end, body.call)
+
+    def _named(self, body: object) -> None:
+        if self._watch is not None and isinstance(body, ProcessStarted):
+            self._watch.started()
+        elif self._watch is not None and isinstance(body, ProcessReaped):
+            self._watch.reaped(body.call)
 
     async def _ask(self, event: Event, body: ModelRequested, request: bytes) -> None:
         partial: list[str] = []
@@ -257,7 +280,10 @@ class Dispatch:
             EffectReconciled(call=key, attempt=run.attempt, verdict=verdict.verdict, evidence=verdict.evidence)
         ]
         if verdict.verdict in ("done", "unknown"):
-            result = verdict.result or ToolResult(status="unknown", text=UNKNOWN_TEXT)
+            result = verdict.result
+            if result is None and verdict.take_up:
+                result = await self._guarded(_intent_of(run), run.args, True)
+            result = result or unknown_result(verdict.evidence)
             bodies += _facts(key, run.attempt, result, 0)
         hit("after_recovery")
         self._to.post_bodies(agent, cause, *bodies)
@@ -270,7 +296,7 @@ class Dispatch:
             return Verdict(verdict="unknown", evidence=f"this host has no tool {run.tool}")
         call = self._call(run.key, run.attempt, run.tool, run.args)
         try:
-            return await tool.reconcile(call, run.observed, self._has.workspace)
+            return believed(run.recovery, await tool.reconcile(call, run.observed, self._has.workspace))
         except LOST_GROUND:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: a recovery that fails leaves the doubt standing, and says so
@@ -332,6 +358,7 @@ class Dispatch:
             name=tool,
             args=approval.parsed(args) or {},
             args_text=args,
+            idempotency_key=idempotency_key(self._to.state.session, key, args),
             epoch=self._to.state.epoch,
             timeout_seconds=settings.shell_timeout_seconds if settings else 0,
         )
@@ -344,11 +371,6 @@ class Dispatch:
         async with self._large:
             return await anyio.to_thread.run_sync(_keep_file, self._has.blobs(), path)
 
-
-UNKNOWN_TEXT = (
-    "The host died while this call ran, and what became of it cannot be known: it may or may not have happened. "
-    "Look at the real state before you go on; do not simply run it again."
-)
 
 CHUNK_BYTES = 64 * 1024
 
@@ -372,10 +394,10 @@ def _facts(call: str, attempt: int, result: ToolResult, duration_ms: int) -> lis
     facts: list[msgspec.Struct] = []
     if result.changes:
         facts.append(FilesChanged(changes=result.changes, calls=(call,)))
-    facts += [
-        ProcessStarted(call=call, pid=pid, started=started, command=command)
-        for pid, started, command in result.processes
-    ]
+    for process in result.processes:
+        facts.append(started_body(call, process))
+        if process.how:
+            facts.append(ProcessReaped(call=call, pid=process.pid, started=process.started, how=process.how))
     facts.append(
         ToolFinished(
             call=call,

@@ -239,22 +239,23 @@ async def test_a_command_whose_supervisor_died_is_unknown_with_its_output_so_far
         while (await shell.reconcile(call, await shell.observe(call))).verdict == "attached":
             await anyio.sleep(0.01)
     verdict = await shell.reconcile(call, await shell.observe(call))
-    assert verdict.verdict == "unknown"
-    assert verdict.result is not None
-    assert verdict.result.status == "unknown"
-    assert verdict.result.text.startswith("halfway\noutcome unknown")
-    assert "may or may not have finished" in verdict.result.text
-    attached = await shell.run(call, attach=True)
-    assert attached.status == "unknown"
-    assert attached.text.startswith("halfway\noutcome unknown")
-    await runner.cancel(call.call, 1)
+    assert (verdict.verdict, verdict.result, verdict.take_up) == ("unknown", None, True)
+    assert "what was left of it has been ended: " in verdict.evidence
+    taken = await shell.run(call, attach=True)
+    assert taken.status == "unknown"
+    assert taken.text.startswith("halfway\noutcome unknown (the command was started, and its keeper was killed")
+    assert taken.text.endswith(
+        "The command may or may not have finished. Look at what it changed before you run it again"
+    )
+    assert {process.how for process in taken.processes} == {"ended: its keeper was killed"}
+    assert "sleep 1000" in {process.command for process in taken.processes}
 
 
 async def test_processes_left_running_are_named(shell: Harness, root: Path, runner: Runner) -> None:
     call = shell.call(command="sleep 1000 >/dev/null 2>&1 & echo $! > pid")
     result = await shell.run(call)
     pid = int((root / "pid").read_text())
-    assert [(process[0], process[2]) for process in result.processes] == [(pid, "sleep 1000")]
+    assert [(process.pid, process.command) for process in result.processes] == [(pid, "sleep 1000")]
     assert f"still running in the background: {pid} (sleep 1000)" in result.text
     await runner.cancel(call.call, 1)
 

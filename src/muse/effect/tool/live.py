@@ -62,3 +62,4 @@ async def follow_spool(path: Path, show: Show, ended: anyio.Event) -> None:
         with anyio.move_on_after(POLL_SECONDS):
             await ended.wait()
         tail.look()
+    tail.look()  # it may have ended before the first look

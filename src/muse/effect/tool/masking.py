@@ -170,12 +170,17 @@ class MaskedTool:
             show(self._secrets.mask(text))
 
         result = await self._tool.run(call, observed, workspace, keep, keep_file, show_masked, attach)
-        return msgspec.structs.replace(result, text=self._secrets.mask(result.text))
+        return self._masked(result)
 
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
         """As the tool says, with placeholders in its text."""
         verdict = await self._tool.reconcile(call, observed, workspace)
+        evidence = self._secrets.mask(verdict.evidence)
         if verdict.result is None:
-            return verdict
-        masked = msgspec.structs.replace(verdict.result, text=self._secrets.mask(verdict.result.text))
-        return msgspec.structs.replace(verdict, result=masked)
+            return msgspec.structs.replace(verdict, evidence=evidence)
+        return msgspec.structs.replace(verdict, evidence=evidence, result=self._masked(verdict.result))
+
+    def _masked(self, result: ToolResult) -> ToolResult:
+        mask = self._secrets.mask
+        named = tuple(msgspec.structs.replace(one, command=mask(one.command)) for one in result.processes)
+        return msgspec.structs.replace(result, text=mask(result.text), processes=named)

@@ -16,8 +16,9 @@ from typing import Final, Literal, assert_never
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 
-from muse.effect.protocol import Keep, KeepFile, Show, ToolCall, ToolResult, Verdict, Workspace
+from muse.effect.protocol import Keep, KeepFile, LeftProcess, Show, ToolCall, ToolResult, Verdict, Workspace
 from muse.effect.runner import (
     CommandSpec,
     Exit,
@@ -27,8 +28,11 @@ from muse.effect.runner import (
     NeverAccepted,
     Runner,
     RunnerError,
+    RunnerUnavailable,
     Running,
     StartRefused,
+    boot_id,
+    left_process,
 )
 from muse.effect.sandbox import NO_SANDBOX, Sandbox
 from muse.effect.tool import output
@@ -144,36 +148,29 @@ class ShellTool:
         return await _shielded(ending)
 
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
-        """What the runner's files say of the call."""
+        """What the runner's files say of the call. What a killed keeper left of it has been ended by then."""
+        unreachable = ""
         try:
-            await self._runner.supervisor()  # from here on no start of an earlier owner is under way
-            attempt = self._runner.inspect(call.call, call.attempt)
+            try:
+                await self._runner.supervisor()  # from here on no start of an earlier owner is under way
+            except RunnerUnavailable as error:
+                unreachable = str(error)
+            attempt = await self._runner.settle(call.call, call.attempt)
         except RunnerError as error:
-            evidence = str(error)
-        else:
-            match attempt:
-                case NeverAccepted():
-                    return Verdict(verdict="not_done", evidence="the runner's folder holds no start of this command")
-                case Running():
-                    return Verdict(verdict="attached", evidence="the command still runs under the runner")
-                case Exited():
-                    return Verdict(
-                        verdict="attached", evidence="the command ended; its exit status and output are kept"
-                    )
-                case Lost(command_alive=alive):
-                    evidence = "the command was started, and its supervisor died before it ended: no exit status"
-                    evidence += "; the command itself still runs" if alive else ""
-                case _:
-                    assert_never(attempt)
-        excerpt = await anyio.to_thread.run_sync(
-            output.excerpt_file, self._spool(call), "they are lost", None, self._secrets
-        )
-        text = _joined(excerpt.text, _doubt(evidence))
-        return Verdict(
-            verdict="unknown",
-            evidence=evidence,
-            result=ToolResult(status="unknown", text=text, output_bytes=excerpt.size),
-        )
+            return Verdict(verdict="unknown", evidence=str(error), take_up=True)
+        match attempt:
+            case NeverAccepted() if unreachable:
+                return Verdict(verdict="unknown", evidence=unreachable, take_up=True)
+            case NeverAccepted():
+                return Verdict(verdict="not_done", evidence="the runner's folder holds no start of this command")
+            case Running():
+                return Verdict(verdict="attached", evidence="the command still runs under the runner")
+            case Exited():
+                return Verdict(verdict="attached", evidence="the command ended; its exit status and output are kept")
+            case Lost():
+                return Verdict(verdict="unknown", evidence=what_became_of(attempt), take_up=True)
+            case _:
+                assert_never(attempt)
 
     async def _start(self, call: ToolCall, workspace: Workspace) -> None:
         """Raises Refusal when nothing was started, RunnerUnavailable when that is not known."""
@@ -240,7 +237,20 @@ class ShellTool:
                 assert_never(attempt)
 
     async def _unknown(self, call: ToolCall, why: str, keep_file: KeepFile) -> ToolResult:
-        return await self._result(call, "unknown", _doubt(why), keep_file)
+        """How it ended is not known; with the output so far, and what was left of it."""
+        named: tuple[LeftProcess, ...] = ()
+        may_run = True
+        try:
+            attempt = self._runner.inspect(call.call, call.attempt)
+        except RunnerError as error:
+            why = why or str(error)
+        else:
+            if isinstance(attempt, Lost):
+                why, may_run = what_became_of(attempt), bool(attempt.left) or not attempt.settled
+                ended = [left_process(one, "ended: its keeper was killed") for one in attempt.ended]
+                named = (*ended, *(left_process(one) for one in attempt.left))
+        result = await self._result(call, "unknown", _doubt(why, may_run=may_run), keep_file)
+        return msgspec.structs.replace(result, processes=named)
 
     async def _finish(self, call: ToolCall, exit: Exit, keep_file: KeepFile) -> ToolResult:
         good = exit.code == 0 and not (exit.timed_out or exit.output_limit_reached or exit.spool_error)
@@ -263,7 +273,7 @@ class ShellTool:
             exit_code=None if exit is None else exit.code,
             timed_out=exit is not None and exit.timed_out,
             duration_ms=None if exit is None else exit.duration_ms,
-            processes=() if exit is None else tuple(_process(left) for left in exit.left_running),
+            processes=() if exit is None else tuple(left_process(left) for left in exit.left_running),
         )
 
     async def _kept(self, call: ToolCall, size: int, keep_file: KeepFile) -> BlobRef:
@@ -337,9 +347,10 @@ def how_it_ended(exit: Exit) -> str:
     if exit.spool_error:
         lines.append(f"ended because its output could not be stored: {exit.spool_error}")
     lines.append(f"exit code {exit.code}" if exit.code is not None else _ended_by(exit.signal))
-    if exit.left_running:
-        named = ", ".join(f"{left.pid} ({left.command})" for left in exit.left_running)
-        lines.append(f"still running in the background: {named}")
+    if exit.left_running and (exit.cancelled or exit.timed_out or exit.output_limit_reached or exit.spool_error):
+        lines.append(f"this could not be ended and still runs: {_names(exit.left_running)}")
+    elif exit.left_running:
+        lines.append(f"still running in the background: {_names(exit.left_running)}")
     return "\n".join(lines)
 
 
@@ -358,12 +369,27 @@ def _joined(text: str, ending: str) -> str:
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{ending}"
 
 
-def _doubt(why: str) -> str:
+def what_became_of(lost: Lost) -> str:
+    """What is known of a command whose keeper was killed."""
+    said = "the command was started, and its keeper was killed before it ended: no exit status is known"
+    if lost.accepted.command.boot_id != boot_id():
+        return "the machine was restarted while the command ran: no exit status is known"
+    if lost.ended:
+        said += f"; what was left of it has been ended: {_names(lost.ended)}"
+    if lost.left:
+        said += f"; this could not be ended: {_names(lost.left)}"
+    if lost.settled and not lost.ended and not lost.left:
+        said += "; nothing of it runs any more"
+    return said
+
+
+def _names(processes: tuple[LeftRunning, ...]) -> str:
+    return ", ".join(f"{one.pid} ({clean(one.command).text})" for one in processes)
+
+
+def _doubt(why: str, *, may_run: bool) -> str:
+    still = ", and may still run" if may_run else ""
     return (
-        f"outcome unknown ({why}). The command may or may not have finished, and may still run. "
+        f"outcome unknown ({why}). The command may or may not have finished{still}. "
         "Look at what it changed before you run it again"
     )
-
-
-def _process(left: LeftRunning) -> tuple[int, int, str]:
-    return (left.pid, int(left.start_time) if left.start_time.isdecimal() else 0, clean(left.command).text)

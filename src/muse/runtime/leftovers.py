@@ -1,0 +1,134 @@
+"""Keeps the log true about processes that calls left running: named, adopted by each new owner, reaped.
+
+At the opening each one that the log names is looked for; while the session runs, ends are noticed, and processes that
+were started later are named. What a person wants ended is ended. This module must not know how processes are found.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+
+from muse.effect.protocol import Leftovers, LeftProcess
+from muse.event.kinds import ProcessAdopted, ProcessReaped, ProcessStarted
+from muse.fold.state import Process, Session, process_key
+
+LOOK_SECONDS = 0.5
+"""How often it is looked whether a process that was left running still runs."""
+SCAN_EVERY = 8
+"""Every so many looks, processes that nobody named are searched for."""
+
+
+class Outcomes(Protocol):
+    """Where facts go: the loop."""
+
+    state: Session
+
+    def post_bodies(self, agent: str, cause: int, *bodies: msgspec.Struct) -> None:
+        """Hand in facts that belong together."""
+        ...
+
+
+class LeftoverWatch:
+    """The processes that the calls of one session left running."""
+
+    def __init__(self, leftovers: Leftovers, outcomes: Outcomes) -> None:
+        self._leftovers, self._to = leftovers, outcomes
+        self._named: set[str] = set()
+        self._gone: set[str] = set()
+        self._ending: set[str] = set()
+        self._some = anyio.Event()
+
+    def begin(self, start_soon: Callable[..., None]) -> None:
+        """Take over from an earlier owner: for each process that the log names, whether it was found. `start_soon`
+        runs what takes longer."""
+        state = self._to.state
+        for process in state.processes.values():
+            if process.epoch < state.epoch and self._leftovers.lives(_left(process)):
+                adopted = ProcessAdopted(call=process.call, pid=process.pid, started=process.started)
+                self._to.post_bodies(process.agent, process.seq, adopted)
+        self._look()
+        start_soon(self._watch)
+        for call in {process.call for process in state.processes.values() if process.ending}:
+            start_soon(self.end, call)
+
+    def started(self) -> None:
+        """The log names a new one: look after it."""
+        self._some.set()
+
+    def reaped(self, call: str) -> None:
+        """The log says that one is gone."""
+        if all(process.call != call for process in self._to.state.processes.values()):
+            self._leftovers.forget(call)
+
+    async def end(self, call: str) -> None:
+        """End what a call left running, once at a time, and say which of it is gone."""
+        if call in self._ending:
+            return
+        self._ending.add(call)
+        try:
+            await self._scan()
+            named = [_left(process) for process in self._to.state.processes.values() if process.call == call]
+            await self._leftovers.end(call, named)
+            self._look()
+        finally:
+            self._ending.discard(call)
+
+    async def _watch(self) -> None:
+        await self._scan()
+        looks = 0
+        while True:
+            if not self._to.state.processes:
+                self._some = anyio.Event()
+                await self._some.wait()
+            await anyio.sleep(LOOK_SECONDS)
+            self._look()
+            looks += 1
+            if looks % SCAN_EVERY == 0:
+                await self._scan()
+
+    def _look(self) -> None:
+        """Post the end of each process that is gone; one whose end is posted already is not told of again."""
+        processes = self._to.state.processes
+        self._gone &= set(processes)
+        for key, process in processes.items():
+            if key not in self._gone and not self._leftovers.lives(_left(process)):
+                self._gone.add(key)
+                how = self._leftovers.how(process.call, _left(process))
+                reaped = ProcessReaped(call=process.call, pid=process.pid, started=process.started, how=how)
+                self._to.post_bodies(process.agent, process.seq, reaped)
+
+    async def _scan(self) -> None:
+        """Name what runs for a call that has ended and is not named yet: started later by what was left running, or
+        left by a command whose keeper was killed."""
+        open_before = self._open()
+        for call, one in await anyio.to_thread.run_sync(self._leftovers.found):
+            key = process_key(one.pid, one.started)
+            agent = call.partition("/")[0]
+            if call in open_before | self._open() or key in self._to.state.processes or key in self._named:
+                continue
+            if agent in self._to.state.agents and self._leftovers.lives(one):
+                self._named.add(key)
+                self._to.post_bodies(agent, 0, started_body(call, one))
+
+    def _open(self) -> set[str]:
+        return {run.key for agent in self._to.state.agents.values() for run in agent.batch if run.phase != "done"}
+
+
+def started_body(call: str, process: LeftProcess) -> ProcessStarted:
+    """The event that names a process."""
+    return ProcessStarted(
+        call=call,
+        pid=process.pid,
+        started=process.started,
+        command=process.command,
+        group=process.group,
+        boot_id=process.boot_id,
+    )
+
+
+def _left(process: Process) -> LeftProcess:
+    return LeftProcess(pid=process.pid, started=process.started, command=process.command, boot_id=process.boot_id)
