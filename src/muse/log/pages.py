@@ -7,6 +7,7 @@ until its commitment was checked. This module must not know events.
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -79,6 +80,19 @@ def wal_header(data: bytes) -> WalHeader | None:
     return WalHeader(big, page_size if whole else PAGE_SIZE, (salt1, salt2), (sum1, sum2), whole)
 
 
+def likely_header(file: BinaryIO) -> WalHeader | None:
+    """The header of a write-ahead log; where it is damaged, the order of bytes is that under which its frames hold."""
+    file.seek(0)
+    header = wal_header(file.read(WAL_HEADER_BYTES))
+    if header is None or header.whole:
+        return header
+    first_two = list(islice(frames_of(file, header), 2))
+    for guess in (header, header._replace(big_endian=not header.big_endian)):
+        if len(first_two) == 2 and frame_holds(file, guess, first_two[1], first_two[0].sums):
+            return guess
+    return header
+
+
 def frames_of(file: BinaryIO, header: WalHeader, first: int = 0) -> Iterator[Frame]:
     """The frames of a write-ahead log from number `first` on, as their headers say; nothing is checked."""
     step = FRAME_HEADER_BYTES + header.page_size
@@ -130,22 +144,22 @@ class Pages:
             self._wal = wal.open("rb")
         except FileNotFoundError:
             return
-        header = wal_header(self._wal.read(WAL_HEADER_BYTES))
+        header = likely_header(self._wal)
         if header is None or header.page_size != self.page_size:
             return
         pending: list[Frame] = []
         before, salts = header.sums, header.salts if header.whole else None
         for frame in frames_of(self._wal, header):
             salts = salts or frame.salts  # a header that is broken does not say: then the first frame does
-            if frame.salts != salts:
-                break
-            if frame_holds(self._wal, header, frame, before) or (not header.whole and self._wal_count == 0):
+            is_ours = frame.salts[0] == salts[0] or frame.salts[1] == salts[1]  # else of an earlier round
+            is_first = not header.whole and self._wal_count == 0
+            if is_ours and (is_first or frame_holds(self._wal, header, frame, before)):
                 pending.append(frame)
             else:
                 self.broken_frames += 1
             before = frame.sums
             self._wal_count += 1
-            if frame.commit:
+            if frame.commit and is_ours:
                 for one in pending:
                     self._frames.setdefault(one.page, []).append(one.at)
                 pending = []

@@ -18,7 +18,8 @@ from muse.event.commitment import genesis
 from muse.log import blobs, chain, schema
 from muse.log.place import refuse_remote
 from muse.log.protocol import FOLLOW_POLL_SECONDS, PAGE_BYTES, PAGE_EVENTS, Head, Stored
-from muse.log.schema import fetch, number
+from muse.log.schema import SALVAGE_HINT, fetch, number
+from muse.log.wal import Tail, look_behind
 
 _END: Final = 2**62
 
@@ -46,6 +47,7 @@ class SqliteReader:
         self._broken = False
         self._closed = False
         self._data_version = 0
+        self.tail = Tail()
         self._adopt_connection(db)
 
     @classmethod
@@ -66,8 +68,10 @@ class SqliteReader:
             if not found:
                 raise Damaged(f"{path} does not say which session it is")
             log = cls(path, db, found[0][0], commands or {}, read_only)
+            log._look_behind()
             if check:
                 log._head = log._check_chain()
+                log._require_tail()
             else:
                 with contextlib.suppress(
                     apsw.CorruptError, apsw.IOError
@@ -200,6 +204,8 @@ class SqliteReader:
             misfiled = fetch(self._db, tuple[int], _MISFILED)
             faults += [(seq, "the id column is not the header's id") for (seq,) in misfiled]
             newest = fetch(self._db, tuple[bytes], "SELECT header FROM events ORDER BY seq DESC LIMIT 1")
+            if fault := self.tail_fault:
+                faults.append((fault.seq, str(fault)))
             if newest and f'"epoch":{self._epoch()},'.encode() not in newest[0][0]:
                 faults.append((0, "the epoch kept beside the events is not that of the last one"))
         except apsw.Error as error:
@@ -220,6 +226,30 @@ class SqliteReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _look_behind(self) -> None:
+        """See what stands behind the end of the write-ahead log. A writer cuts off an append that is not whole, so that
+        nothing of it can ever be taken for what comes after."""
+        self.tail = look_behind(self._db, self.path)
+        if self.tail.lost:
+            self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # it would overwrite what `recover` can save
+        elif self.tail.unfinished and not self.read_only:
+            with contextlib.suppress(apsw.Error):  # busy, or a full disk: the next opening does it
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def _require_tail(self) -> None:
+        if fault := self.tail_fault:
+            raise fault
+
+    @property
+    def tail_fault(self) -> Damaged | None:
+        """What is wrong with the end of the log, None for nothing: events that were appended cannot be read."""
+        if not self.tail.lost:
+            return None
+        seq = self._last().seq + 1
+        return Damaged(
+            f"{self.path}-wal is damaged: events from {seq} on stand behind the damage", seq=seq, hint=SALVAGE_HINT
+        )
 
     def _check_chain(self) -> Head:
         head = Head(0, genesis(self.session))

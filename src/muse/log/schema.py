@@ -79,7 +79,7 @@ _WRITER_PRAGMAS: Final[tuple[tuple[str, int], ...]] = (
 _OFF: Final = (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, apsw.SQLITE_DBCONFIG_ENABLE_VIEW)
 """What no log has, and what somebody could plant to have our own statements do something else."""
 
-SALVAGE_HINT: Final = "`muse verify` says what can still be trusted, and `muse export` saves what can be read"
+SALVAGE_HINT: Final = "`muse verify` says what can still be trusted; `muse recover` saves it into a new session"
 _ANOTHER_HINT: Final = "give the file of a session; `muse ls` lists them"
 
 _DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
