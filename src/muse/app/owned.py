@@ -21,7 +21,7 @@ from muse.log.protocol import Log
 from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
 from muse.runtime.seal import seal
-from muse.runtime.session import Running, Session, claim
+from muse.runtime.session import Running, Session, Taken, claim
 
 
 class Owned:
@@ -42,6 +42,7 @@ class Owned:
         show_after: int | None = None,
         model: Model | None = None,
         on_fatal: Callable[[MuseError], None] | None = None,
+        taken: Taken | None = None,
     ) -> None:
         """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
         cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit)."""
@@ -73,10 +74,10 @@ class Owned:
 
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
-            sandbox=self.sandbox.says,
+            sandbox=self.sandbox.says, taken=taken,
         )  # fmt: skip
         self._runner = runners[0]
-        self._submitter = open_log(path_of(log), read_only=False, check=False)
+        self._submitter = log.another()
         self._blobs: Log | None = None
         equipment = Equipment(
             model=model,
@@ -110,7 +111,7 @@ class Owned:
 
     def _blob_log(self) -> Log:
         if self._blobs is None:
-            self._blobs = open_log(path_of(self._log), read_only=False, check=False)
+            self._blobs = self._log.another()
         return self._blobs
 
     def event(self, seq: int) -> Event | None:
