@@ -21,7 +21,7 @@ from muse.log.protocol import Log
 from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
 from muse.runtime.seal import seal
-from muse.runtime.session import Running, Session, Taken, claim
+from muse.runtime.session import Running, Session, claim
 
 
 class Owned:
@@ -42,7 +42,6 @@ class Owned:
         show_after: int | None = None,
         model: Model | None = None,
         on_fatal: Callable[[MuseError], None] | None = None,
-        taken: Taken | None = None,
     ) -> None:
         """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
         cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit)."""
@@ -74,7 +73,7 @@ class Owned:
 
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
-            sandbox=self.sandbox.says, taken=taken,
+            sandbox=self.sandbox.says,
         )  # fmt: skip
         self._runner = runners[0]
         self._submitter = log.another()
