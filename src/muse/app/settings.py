@@ -9,7 +9,7 @@ from muse.app.places import event_at
 from muse.app.sandbox import parse_sandbox, sandbox_again
 from muse.config import Config, Loaded, Permissions, provider_of
 from muse.decide.policy import parse_mode, parse_rule
-from muse.errors import ConfigError, NewerLog, UsageError
+from muse.errors import ConfigError, Damaged, NewerLog, UsageError
 from muse.event.content import PermissionRules, Settings
 from muse.log.protocol import Log
 from muse.runtime.session import Session
@@ -107,9 +107,21 @@ def _rules(permissions: Permissions) -> PermissionRules:
     return PermissionRules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
 
 
-def require_continuable(log: Log, state: Session) -> None:
-    """Raises NewerLog when the log holds events that this version does not know, and UsageError when text that the
-    agents went by was taken out of it: it can be read, not continued."""
+def require_continuable(log: Log, state: Session, *, recovered: bool = False) -> None:
+    """Raises NewerLog when the log holds events that this version does not know, UsageError when text that the agents
+    went by was taken out of it, Damaged when events are lost from it: it can be read, not continued. Where all after
+    some event is lost, `recovered` says that the person wants to go on from there."""
+    if state.recovered:
+        raise Damaged(
+            "this session cannot go on: it was saved from a damaged one, and events are lost from it:"
+            f" {_some(state.recovered)}",
+            hint="read it (muse replay, muse log); muse recover DAMAGED --before-damage makes one that can go on",
+        )
+    if state.cut and not recovered and state.opened < state.cut:
+        raise Damaged(
+            f"this session was saved from a damaged one: all after event {state.cut - 1} is lost",
+            hint="look whether the files are further than it says, then: muse resume SESSION --recovered",
+        )
     if state.redacted:
         raise UsageError(
             f"this session cannot go on: what its agents went by was redacted: {_some(state.redacted)}",

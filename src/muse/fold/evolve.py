@@ -26,6 +26,7 @@ from muse.event.kinds import (
     CancelRequested,
     EffectDoubted,
     EffectReconciled,
+    LogRecovered,
     ModelChanged,
     ModelFailed,
     ModelRequested,
@@ -45,8 +46,13 @@ from muse.event.kinds import (
 from muse.fold import turns
 from muse.fold.state import Agent, ModelCall, Process, Session, Timer, ToolRun, Undo, process_key, touch
 
-ABOUT_THE_LOG: Final = frozenset({"log.redacted", "head.signed"})
+ABOUT_THE_LOG: Final = frozenset({"log.redacted", "log.recovered", "head.signed"})
 """Facts about the log itself: a closed session stays closed."""
+FOR_ALL_AGENTS: Final = frozenset({"session.opened", "log.recovered"})
+CUT_NOTICE: Final = (
+    "The record of this session was damaged, and all that came after this point is lost from it. Files may have been"
+    " changed and commands run that you do not see here: look at how things are before you act."
+)
 
 
 def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
@@ -69,7 +75,7 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     handler = _HANDLERS.get(kind.body)
     if handler is None or not _can_be_folded(state, event):
         return set()
-    if undo is not None and event.type == "session.opened":
+    if undo is not None and event.type in FOR_ALL_AGENTS:
         for agent_id in state.agents:
             touch(undo, state, agent_id)
     woken = handler(state, event, event.body)
@@ -400,6 +406,21 @@ def _process_reaped(state: Session, event: Event, body: ProcessReaped) -> set[st
     return {event.agent}
 
 
+def _recovered(state: Session, event: Event, body: LogRecovered) -> set[str]:
+    """This log was saved from a damaged one. Where events are missing in between, the state is not known from there
+    on; where all after this one is, it is, and whoever goes on is told that the world may be further."""
+    if not body.first_lost:
+        return set()
+    state.closed = state.clean = False
+    if not body.cut:
+        state.recovered.append(f"#{event.seq}")
+        return set()
+    state.cut = event.seq
+    for agent in state.agents.values():
+        agent.steers.append(Said(seq=event.seq, text=CUT_NOTICE, source="notice"))
+    return set()
+
+
 def _budget_reached(state: Session, event: Event, body: BudgetReached) -> set[str]:
     agent = state.agents[event.agent]
     agent.ending, agent.cause = "budget", event.seq
@@ -444,6 +465,6 @@ _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     ApprovalRequested: _approval_requested, ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed,
     ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
     EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: _budget_reached,
-    BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired,
+    BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired, LogRecovered: _recovered,
 }  # fmt: skip
 """Types not in this table change no state."""

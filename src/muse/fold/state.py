@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -163,11 +163,13 @@ class Session(msgspec.Struct, kw_only=True):
     early: tuple[Said, ...] = ()
     unknown: list[str] = []
     redacted: list[str] = []
+    recovered: list[str] = []
+    cut: int = 0
 
     @property
     def incomplete(self) -> bool:
         """Whether something that belongs here could not be folded: for reading only, nothing may be decided from it."""
-        return bool(self.unknown or self.redacted)
+        return bool(self.unknown or self.redacted or self.recovered)
 
     def run(self, key: str) -> ToolRun | None:
         """The open tool run with this key, if its agent still has it."""
@@ -194,6 +196,7 @@ def remember(state: Session) -> Undo:
             processes=dict(state.processes),
             unknown=list(state.unknown),
             redacted=list(state.redacted),
+            recovered=list(state.recovered),
         )
     )
 

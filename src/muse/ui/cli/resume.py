@@ -23,8 +23,10 @@ from muse.view.visible import headline
 @click.argument("prompt", default="")
 @click.option("--after", type=click.IntRange(min=0), default=None, metavar="SEQ",
               help="Show from the event after SEQ on, so that a reader of --json goes on without a gap.")  # fmt: skip
+@click.option("--recovered", is_flag=True,
+              help="Go on with a session that was saved from a damaged one and lost its end.")  # fmt: skip
 @driving
-def command(session: str, prompt: str, after: int | None, **given: object) -> int:
+def command(session: str, prompt: str, after: int | None, recovered: bool, **given: object) -> int:
     """Go on with SESSION (an id, part of one, a name, a file; default: `last`, the newest of this folder), with a new
     PROMPT if given.
 
@@ -37,7 +39,7 @@ def command(session: str, prompt: str, after: int | None, **given: object) -> in
         raise busy(path.stem, pid)
     log = app.open_log(path, read_only=False)
     state = app.state_of(log)
-    app.require_continuable(log, state)
+    app.require_continuable(log, state, recovered=recovered)
     if after is not None and after > state.seq:
         raise UsageError(f"there is no event {after}: the log has {state.seq}", hint="give the last seq that you have")
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
