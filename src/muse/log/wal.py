@@ -1,7 +1,7 @@
 """What stands in a write-ahead log behind the last append that SQLite accepts, and what that means.
 
-SQLite ends a write-ahead log at the first frame whose checksum does not hold, without a word. After a power loss that is
-right: the frames behind it were never acknowledged. It is wrong where a synced frame was damaged later: then whole
+SQLite ends a write-ahead log at the first frame whose checksum does not hold, without a word. After a power loss that
+is right: the frames behind it were never acknowledged. It is wrong where a synced frame was damaged later: then whole
 appends stand behind it, and would be lost in silence. The two are told apart by what follows: an append is written only
 when the one before is durable. This module must not know events.
 """
@@ -85,9 +85,8 @@ def _is_newer(file: BinaryIO, header: WalHeader, path: Path) -> bool:
     pending: dict[int, Frame] = {}
     before: Frame | None = None
     for frame in frames_of(file, header):
-        if before is not None:
-            if frame.salts != before.salts or not frame_holds(file, header, frame, before.sums):
-                break
+        if before and (frame.salts != before.salts or not frame_holds(file, header, frame, before.sums)):
+            break
         pending[frame.page] = before = frame
         if frame.commit:
             newest |= pending
