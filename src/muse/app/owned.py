@@ -12,6 +12,7 @@ from muse.app.commands import known_secrets
 from muse.app.models import model_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
 from muse.app.sandbox import sandbox_of
+from muse.app.watching import Watching
 from muse.config import Config
 from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
@@ -21,7 +22,7 @@ from muse.log.protocol import Log
 from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
 from muse.runtime.seal import seal
-from muse.runtime.session import Running, Session, claim
+from muse.runtime.session import Running, Session, Taken, claim
 
 
 class Owned:
@@ -42,6 +43,7 @@ class Owned:
         show_after: int | None = None,
         model: Model | None = None,
         on_fatal: Callable[[MuseError], None] | None = None,
+        taken: Taken | None = None,
     ) -> None:
         """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
         cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit)."""
@@ -73,11 +75,12 @@ class Owned:
 
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
-            sandbox=self.sandbox.says,
+            sandbox=self.sandbox.says, taken=taken,
         )  # fmt: skip
         self._runner = runners[0]
         self._submitter = log.another()
         self._blobs: Log | None = None
+        self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets)
         equipment = Equipment(
             model=model,
             tools=found,
@@ -87,6 +90,7 @@ class Owned:
             settled=self._settled,
             on_signal=on_signal,
             leftovers=RunnerLeftovers(self._runner, self._secrets.mask),
+            changes=self._watching.changes,
         )
         self._log = log
         self.running = Running(
@@ -141,6 +145,7 @@ class Owned:
 
     def close(self) -> None:
         """Close every handle; the log last, so that one file remains."""
+        self._watching.close()
         for log in (self._blobs, self._submitter):
             if log is not None:
                 log.close()

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import socket
 import sys
 from pathlib import Path
 from typing import Final
@@ -25,11 +26,13 @@ _OWNER_BYTES_MAX: Final = 4096
 
 class Owner(msgspec.Struct, frozen=True):
     """Who holds (or last held) the lock. `started` is the kernel's start time of the process in clock ticks since
-    boot, and `boot_id` names the boot, so that a pid used again is not taken for the owner; both may be unknown."""
+    boot, and `boot_id` names the boot, so that a pid used again is not taken for the owner; both may be unknown.
+    `host` is the machine's name, of a container its own."""
 
     pid: int
     started: int = 0
     boot_id: str = ""
+    host: str = ""
 
 
 class OwnerLock:
@@ -132,7 +135,8 @@ def is_held(path: Path) -> bool:
 def this_process() -> Owner:
     """How the running process is recorded."""
     pid = os.getpid()
-    return Owner(pid=pid, started=start_time(pid), boot_id=boot_id())
+    name = socket.gethostname().encode("utf-8", "replace").decode()
+    return Owner(pid=pid, started=start_time(pid), boot_id=boot_id(), host=name)
 
 
 def start_time(pid: int) -> int:
@@ -181,4 +185,6 @@ def _write_owner(fd: int) -> None:
 def _busy(path: Path) -> Busy:
     owner = read_owner(path)
     who = f"process {owner.pid}" if owner else "another process"
-    return Busy(f"{who} owns this session", hint="`muse log -f` follows it; stop that process to go on here")
+    return Busy(
+        f"{who} owns this session", hint="`muse attach` follows it, `muse resume --take-over` ends it and goes on here"
+    )

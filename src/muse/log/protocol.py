@@ -162,7 +162,8 @@ class Log(Protocol):
 
     def missed(self, after: int) -> Iterator[Stored]:
         """As `read(after)`, for the owner: each event that it did not append itself was looked at before it is
-        yielded, and so was whatever else others did to the log. Raises `Damaged` for what no other process may do."""
+        yielded, and so was whatever else others did to the log. Raises `Damaged` for what no other process may do,
+        `Fenced` when a newer epoch has begun."""
         ...
 
     def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Stored]:

@@ -262,6 +262,8 @@ class SqliteLog(SqliteReader):
         """See `Log.missed`."""
         while True:
             with self._reading():
+                if self._ownership is not None:
+                    self._require_epoch(self._ownership.epoch)
                 page = self._page(after, None)
                 self._accept([event for event in page if event.seq > self._head.seq])
             yield from page
@@ -488,10 +490,16 @@ class SqliteLog(SqliteReader):
         if self.read_only:
             raise StoreUnavailable(f"{self.path} was opened for reading only")
 
+    def _require_epoch(self, epoch: int) -> None:
+        if self._epoch() != epoch:
+            raise Fenced(
+                f"epoch {self._epoch()} has begun: this process no longer owns the session",
+                hint="another process goes on with it: muse attach shows what it does",
+            )
+
     def _checked_last(self, epoch: int) -> Head:
         """The head, after making sure that the epoch is still ours and that nobody rewrote what we wrote."""
-        if self._epoch() != epoch:
-            raise Fenced(f"epoch {self._epoch()} has begun: this process no longer owns the session")
+        self._require_epoch(epoch)
         head, known = self._last(), self._head
         if head.seq < known.seq or (head.seq == known.seq and head.hash != known.hash):
             raise Damaged(f"{self.path} was rewritten while it was in use", seq=min(head.seq + 1, known.seq))

@@ -8,11 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from muse.decide.context import RULES_VERSION, Rules
 from muse.errors import MuseError, UsageError
 from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event, decode
-from muse.event.kinds import COMMANDS, CommandVersion, SessionOpened
+from muse.event.kinds import COMMANDS, CommandVersion, OwnershipTaken, SessionOpened
 from muse.event.text import clean
 from muse.failpoint import hit
 from muse.fold.state import Session
@@ -26,9 +28,18 @@ from muse.runtime.seal import seal
 if TYPE_CHECKING:
     from muse.effect.tool.masking import KnownSecrets
 
-__all__ = ["FORMAT_VERSION", "Running", "Session", "claim", "fold"]
+__all__ = ["FORMAT_VERSION", "Running", "Session", "Taken", "claim", "fold"]
 
 FORMAT_VERSION = 1
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """That the session is taken from a process that ran it: which, and how it ended. `forced`: it may still run, and
+    what it holds is left to it."""
+
+    previous_pid: int
+    forced: bool
+    evidence: str
 
 
 def claim(
@@ -41,11 +52,12 @@ def claim(
     fresh: bool = False,
     secrets: "KnownSecrets | None" = None,
     sandbox: str = "",
+    taken: Taken | None = None,
 ) -> Ownership:
     """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
     and returns the tools on offer. `secrets` become placeholders in what is gathered. `sandbox` says what commands run
-    in. Raises `Busy` while another
-    process owns the session, `UsageError` for a folder whose name is no text."""
+    in. With `taken` the same transaction records from whom the session was taken. Raises `Busy` while another process
+    owns the session, `UsageError` for a folder whose name is no text."""
     if clean(workspace).exact is not None:
         raise UsageError(
             f"the folder's name is not UTF-8: {clean(workspace).text}",
@@ -75,8 +87,14 @@ def claim(
         )
         return seal(body, "main", 0)
 
+    def record(found: Claim) -> list[Draft]:
+        if taken is None:
+            return []
+        fields = msgspec.structs.asdict(taken)
+        return [seal(OwnershipTaken(epoch=found.epoch, **fields), "main", found.head.seq + 1)]
+
     hit("before_claim")
-    ownership = log.claim(opened)
+    ownership = log.claim(opened, record, seize=taken is not None and taken.forced)
     hit("after_claim")
     return ownership
 

@@ -23,9 +23,9 @@ from muse.errors import UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import ModelResponded, SessionClosed
 from muse.ui.cli.address import resolve
-from muse.ui.cli.drive import EXIT_CODES, TWICE_SECONDS, Drive, Job, busy, short
+from muse.ui.cli.drive import EXIT_CODES, TWICE_SECONDS, Drive, Job, busy, short, taken_over
 from muse.ui.cli.live import Live
-from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of
+from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of, taking
 from muse.ui.cli.person import Terminal, person
 from muse.ui.cli.prompts import Lines, Piped, Prompts
 from muse.ui.cli.resume import job_of, left_to_do
@@ -45,8 +45,9 @@ _word: Final = re.compile(r"/[a-z]+")
 @click.argument("prompts", nargs=-1, metavar="[PROMPT]")
 @click.option("--continue", "go_on", is_flag=True, help="Go on with the last session of this folder.")
 @click.option("--resume", "session", default="", metavar="SESSION", help="Go on with this session.")
+@taking
 @driving
-def command(prompts: tuple[str, ...], go_on: bool, session: str, **given: object) -> int:
+def command(prompts: tuple[str, ...], go_on: bool, session: str, take_over: bool, force: bool, **given: object) -> int:
     """Talk with an agent in the current folder."""
     if len(prompts) > 1:
         raise UsageError(
@@ -57,9 +58,12 @@ def command(prompts: tuple[str, ...], go_on: bool, session: str, **given: object
     flags = flags_of(given)
     first = prompt_of(prompts[0]) if prompts else ""
     if go_on or session:
-        return talk_again(
-            resolve(session or "last", folder_of(flags.folder) if flags.folder else None).path, flags, first
-        )
+        path = resolve(session or "last", folder_of(flags.folder) if flags.folder else None).path
+        live = Live(as_json=flags.as_json, quiet=flags.quiet)
+        taken = taken_over(path, live, take_over=take_over, force=force)
+        return talk_again(path, flags, first, taken)
+    if take_over or force:
+        raise UsageError("--take-over takes a session that there is", hint="give --continue or --resume SESSION too")
     workspace = folder_of(flags.folder)
     terminal = person()
     loaded = flags.settings(workspace, terminal is not None)
@@ -78,19 +82,19 @@ def command(prompts: tuple[str, ...], go_on: bool, session: str, **given: object
     return anyio.run(Chat(begin, live, terminal).run, first)
 
 
-def talk_again(path: Path, flags: Flags, first: str = "") -> int:
-    """A chat on a session that there is. What it has left to do goes on at once. Raises `Busy` when another process
-    runs it."""
+def talk_again(path: Path, flags: Flags, first: str = "", taken: app.Taken | None = None) -> int:
+    """A chat on a session that there is. What it has left to do goes on at once; so does one that was taken from
+    another process. Raises `Busy` when another process runs it."""
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
     terminal: list[Terminal | None] = []
 
     def begin() -> Job:
-        if pid := app.owner_pid(path):
+        if (taken is None or not taken.forced) and (pid := app.owner_pid(path)):
             raise busy(path.stem, pid)
         log = app.open_log(path, read_only=False)
         state = app.state_of(log)
         app.require_continuable(log, state)
-        job = msgspec.structs.replace(job_of(log, state, flags, live, None), stay=True)
+        job = msgspec.structs.replace(job_of(log, state, flags, live, None), stay=True, taken=taken)
         if terminal:  # there is one keyboard, and the prompt reads it already
             job = msgspec.structs.replace(job, terminal=terminal[0])
         return job
@@ -103,7 +107,7 @@ def talk_again(path: Path, flags: Flags, first: str = "") -> int:
     if job.terminal is not None:
         live.tell(HINT, "2")
     job.log.close()
-    return anyio.run(Chat(begin, live, job.terminal).run, first, left)
+    return anyio.run(Chat(begin, live, job.terminal).run, first, left or taken is not None)
 
 
 def _so_far(state: app.Session, left: bool) -> str:

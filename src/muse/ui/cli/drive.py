@@ -20,7 +20,7 @@ import msgspec
 
 from muse import app
 from muse.config import Loaded
-from muse.errors import Busy, Damaged, MuseError
+from muse.errors import Busy, Damaged, MuseError, UsageError
 from muse.event.content import Settings
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
@@ -44,7 +44,7 @@ short = short_id
 
 class Job(msgspec.Struct, kw_only=True):
     """One session to drive. `fresh`: it has no events yet. `show_after`: show from the event after this one (None:
-    from this opening on). `greeting`: a line after the one that names the session."""
+    from this opening on). `greeting`: a line after the one that names the session. `taken`: from whom it is taken."""
 
     log: app.Log
     loaded: Loaded
@@ -58,6 +58,7 @@ class Job(msgspec.Struct, kw_only=True):
     stay: bool = False
     recovery: Recovery | None = None
     greeting: str = ""
+    taken: app.Taken | None = None
 
 
 class Drive:
@@ -80,6 +81,7 @@ class Drive:
             self.owned = app.Owned(
                 job.log, job.loaded.config, job.settings, job.workspace, self._on_event, self.live.signal,
                 fresh=job.fresh, name=job.name, stay=job.stay, show_after=job.show_after, on_fatal=self._on_fatal,
+                taken=job.taken,
             )  # fmt: skip
         except BaseException:
             app.discard_empty(job.log)
@@ -87,7 +89,7 @@ class Drive:
         self._asking.owned = self.owned
         if self.owned.sandbox.notice:
             self.live.say(f"note: {self.owned.sandbox.notice}", "33")
-        elif self.owned.sandbox.is_on:
+        elif self.owned.sandbox.is_on and not self.live.as_json:
             self.live.tell(f"sandbox {self.owned.sandbox.says}", "2")
         if self.owned.running.state.mode != job.settings.mode:  # changed by a person since, and now asked for otherwise
             self.owned.submit(PolicyChanged(mode=job.settings.mode, origin=app.origin(CLIENT)))
@@ -204,6 +206,9 @@ class Drive:
         live.tell(f"{words}  {took}", "32" if outcome == "done" else "31")
         if advice := self._advice(outcome, state.reason, name):
             live.tell(f"  {advice}")
+        if left := app.left_running(self.session, state):
+            names = ", ".join(f"{one.pid} ({one_line(one.command)})" for one in left)
+            live.tell(f"  left running: {names}; end it: muse cancel {name} --processes", "33")
         live.tell(f'  resume   muse resume {name} "…"', "2")
         live.tell(f"  replay   muse replay {name}", "2")
         live.tell(f"  export   muse export {name} --format md", "2")
@@ -242,4 +247,26 @@ def busy(session: str, pid: int) -> Busy:
     """What to say when another process runs the session."""
     name = short(session)
     who = f"process {pid}" if pid else "another process"
-    return Busy(f"{who} runs this session", hint=f'watch it: muse log -f {name}; speak to it: muse steer {name} "…"')
+    return Busy(
+        f"{who} runs this session",
+        hint=f'watch it: muse attach {name}; speak to it: muse steer {name} "…"; '
+        f"end that process and go on here: muse resume {name} --take-over",
+    )
+
+
+def taken_over(path: Path, live: Live, *, take_over: bool, force: bool) -> app.Taken | None:
+    """What `--take-over` and `--force` come to: None where the session is to be claimed as it is.
+
+    Raises `Busy` when another process runs it and it is not to be taken, or cannot be; UsageError for `--force` alone.
+    """
+    if force and not take_over:
+        raise UsageError("--force goes with --take-over", hint="give both, or neither")
+    if not take_over:
+        if pid := app.owner_pid(path):
+            raise busy(path.stem, pid)
+        return None
+    taken = app.take_over(path, CLIENT, force=force)
+    if taken is not None:
+        look = "33" if taken.forced else ""
+        live.say(f"taken over from process {taken.previous_pid}: {taken.evidence}", look)
+    return taken

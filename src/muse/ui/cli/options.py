@@ -77,6 +77,20 @@ _OPTIONS: Final = (
 )  # fmt: skip
 
 
+_TAKING: Final = (
+    click.option("--take-over", is_flag=True, help="End the process that runs it, and go on here."),
+    click.option("--force", is_flag=True,
+                 help="With --take-over: go on even if that process cannot be ended; one effect may start twice."),
+)  # fmt: skip
+
+
+def taking(command: Any) -> Any:
+    """Add the flags that take a session from another process."""
+    for option in reversed(_TAKING):
+        command = option(command)
+    return command
+
+
 def driving(command: Any) -> Any:
     """Add the shared flags to a command."""
     for option in reversed(_OPTIONS):

@@ -3,15 +3,16 @@
 from pathlib import Path
 
 import click
+import msgspec
 
 from muse import app
 from muse.errors import Busy, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
-from muse.ui.cli.drive import Job, busy, drive, short
+from muse.ui.cli.drive import Job, busy, drive, short, taken_over
 from muse.ui.cli.finding import is_here, tilde
 from muse.ui.cli.live import Live
-from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of
+from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of, taking
 from muse.ui.cli.person import person
 from muse.ui.cli.recovery import Recovery, finished_calls
 from muse.view.summary import outcome_words
@@ -25,8 +26,11 @@ from muse.view.visible import headline
               help="Show from the event after SEQ on, so that a reader of --json goes on without a gap.")  # fmt: skip
 @click.option("--recovered", is_flag=True,
               help="Go on with a session that was saved from a damaged one and lost its end.")  # fmt: skip
+@taking
 @driving
-def command(session: str, prompt: str, after: int | None, recovered: bool, **given: object) -> int:
+def command(
+    session: str, prompt: str, after: int | None, recovered: bool, take_over: bool, force: bool, **given: object
+) -> int:
     """Go on with SESSION (an id, part of one, a name, a file; default: `last`, the newest of this folder), with a new
     PROMPT if given.
 
@@ -35,22 +39,22 @@ def command(session: str, prompt: str, after: int | None, recovered: bool, **giv
     flags = flags_of(given)
     path = _find(session, prompt, folder_of(flags.folder) if flags.folder else None)
     text = prompt_of(prompt) if prompt else ""
-    if pid := app.owner_pid(path):
-        raise busy(path.stem, pid)
+    live = Live(as_json=flags.as_json, quiet=flags.quiet)
+    taken = taken_over(path, live, take_over=take_over, force=force)
     log = app.open_log(path, read_only=False)
     state = app.state_of(log)
     app.require_continuable(log, state, recovered=recovered)
     if after is not None and after > state.seq:
         raise UsageError(f"there is no event {after}: the log has {state.seq}", hint="give the last seq that you have")
-    live = Live(as_json=flags.as_json, quiet=flags.quiet)
     if not text and not left_to_do(state):
         if after is None and not flags.as_json and state.prompts and person() is not None:
             from muse.ui.cli.chat import talk_again
 
             log.close()
-            return talk_again(path, flags)
-        return _nothing(log, state, live, after)
-    job = job_of(log, state, flags, live, after)
+            return talk_again(path, flags, taken=taken)
+        if taken is None:
+            return _nothing(log, state, live, after)
+    job = msgspec.structs.replace(job_of(log, state, flags, live, after), taken=taken)
     try:
         return drive(job, text, as_json=flags.as_json)
     except Busy as error:
