@@ -43,6 +43,12 @@ from muse.app.places import session_path as session_path
 from muse.app.places import sqlite_version as sqlite_version
 from muse.app.places import state_of as state_of
 from muse.app.places import verify_file as verify_file
+from muse.app.processes import LeftRunning as LeftRunning
+from muse.app.processes import all_left_running as all_left_running
+from muse.app.processes import end_here as end_here
+from muse.app.processes import ended_by_owner as ended_by_owner
+from muse.app.processes import left_running as left_running
+from muse.app.processes import left_running_in as left_running_in
 from muse.app.recovering import is_whole as is_whole
 from muse.app.recovering import recover_session as recover_session
 from muse.app.sandbox import default_sandbox as default_sandbox

@@ -43,14 +43,16 @@ class LeftoverWatch:
         self._some = anyio.Event()
 
     def begin(self, start_soon: Callable[..., None]) -> None:
-        """Take over from an earlier owner: for each process that the log names, whether it was found. `start_soon`
-        runs what takes longer."""
+        """Take over from an earlier owner: for each process that the log names, whether it was found, and what is found
+        that it does not name. All this is handed in before anything else happens. `start_soon` runs what takes longer.
+        """
         state = self._to.state
         for process in state.processes.values():
             if process.epoch < state.epoch and self._leftovers.lives(_left(process)):
                 adopted = ProcessAdopted(call=process.call, pid=process.pid, started=process.started)
                 self._to.post_bodies(process.agent, process.seq, adopted)
         self._look()
+        self._name(self._leftovers.found(), set())
         start_soon(self._watch)
         for call in {process.call for process in state.processes.values() if process.ending}:
             start_soon(self.end, call)
@@ -78,7 +80,6 @@ class LeftoverWatch:
             self._ending.discard(call)
 
     async def _watch(self) -> None:
-        await self._scan()
         looks = 0
         while True:
             if not self._to.state.processes:
@@ -105,7 +106,10 @@ class LeftoverWatch:
         """Name what runs for a call that has ended and is not named yet: started later by what was left running, or
         left by a command whose keeper was killed."""
         open_before = self._open()
-        for call, one in await anyio.to_thread.run_sync(self._leftovers.found):
+        self._name(await anyio.to_thread.run_sync(self._leftovers.found), open_before)
+
+    def _name(self, found: list[tuple[str, LeftProcess]], open_before: set[str]) -> None:
+        for call, one in found:
             key = process_key(one.pid, one.started)
             agent = call.partition("/")[0]
             if call in open_before | self._open() or key in self._to.state.processes or key in self._named:

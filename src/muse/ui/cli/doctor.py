@@ -210,5 +210,11 @@ def _sessions() -> Iterator[Finding]:
     yield Finding("sessions", "ok", f"{plural(len(files), 'session')}, {size(used)}; {running} running now")
 
 
-CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _sessions)
+def _left_running() -> Iterator[Finding]:
+    count = sum(1 for _ in app.all_left_running())
+    says = f"{plural(count, 'process', 'processes')} left running by sessions"
+    yield Finding("processes", "ok", says, "muse processes lists them" if count else "")
+
+
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _sessions, _left_running)
 """What is looked at whatever the settings say."""

@@ -206,6 +206,9 @@ class Drive:
         live.tell(f"{words}  {took}", "32" if outcome == "done" else "31")
         if advice := self._advice(outcome, state.reason, name):
             live.tell(f"  {advice}")
+        if left := app.left_running(self.session, state):
+            names = ", ".join(f"{one.pid} ({one_line(one.command)})" for one in left)
+            live.tell(f"  left running: {names}; end it: muse cancel {name} --processes", "33")
         live.tell(f'  resume   muse resume {name} "…"', "2")
         live.tell(f"  replay   muse replay {name}", "2")
         live.tell(f"  export   muse export {name} --format md", "2")

@@ -1,0 +1,33 @@
+"""`muse processes`: what sessions left running on this machine."""
+
+import click
+import msgspec
+
+from muse import app
+from muse.ui.cli import completing
+from muse.ui.cli.address import resolve
+from muse.ui.cli.finding import short_id
+from muse.ui.cli.output import answers, note
+from muse.view.visible import one_line
+
+
+@click.command("processes")
+@click.argument("address", default="", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="One process a line, as JSON.")
+def command(address: str, as_json: bool) -> int:
+    """List the background processes that commands of sessions left running: of ADDRESS, or of all sessions. They go on
+    when a session closes; end them with muse cancel SESSION --processes."""
+    found = app.left_running_in(resolve(address).path) if address else list(app.all_left_running())
+    with answers() as out:
+        for one in found:
+            name = f"{short_id(one.session)}@{one.seq}" if one.seq else short_id(one.session)
+            if as_json:
+                fields = {"address": name, **msgspec.structs.asdict(one)}
+                out.json(msgspec.json.encode(fields, order="sorted").decode())
+            else:
+                out.paragraph(f"{name}  {one.pid}  {one.call}  {one_line(one.command)}", 4)
+    if not found and not as_json:
+        note("nothing was left running")
+    elif not as_json:
+        note(f"end them: muse cancel {short_id(found[0].session)} --processes")
+    return 0
