@@ -51,6 +51,9 @@ from muse.app.processes import left_running as left_running
 from muse.app.processes import left_running_in as left_running_in
 from muse.app.recovering import is_whole as is_whole
 from muse.app.recovering import recover_session as recover_session
+from muse.app.redacting import Plan as Plan
+from muse.app.redacting import Redaction as Redaction
+from muse.app.redacting import still_there as still_there
 from muse.app.sandbox import default_sandbox as default_sandbox
 from muse.app.sandbox import machine as machine
 from muse.app.settings import APPROVAL_TIMEOUT as APPROVAL_TIMEOUT

@@ -22,6 +22,8 @@ from muse.failpoint import hit
 from muse.log import lock
 from muse.log.catalog import Entry
 from muse.log.keeping import BESIDE, Tombstone, unlink_log
+from muse.log.protocol import Log
+from muse.runtime.redaction import clear_values
 from muse.runtime.seal import now
 
 if TYPE_CHECKING:
@@ -169,6 +171,18 @@ def _inspect(folder: Path, call: str, attempt: int) -> "Attempt | None":
         return Runner(folder, 0).inspect(call, attempt)
     except RunnerError:  # what it wrote cannot be read: nothing is known to live
         return None
+
+
+def recorded_calls(log: Log) -> dict[str, int]:
+    """The newest attempt of each call whose result the log holds; what it says of it may be hidden."""
+    found: dict[str, int] = {}
+    for stored in log.read():
+        if b'"type":"tool.finished"' not in stored.header:
+            continue
+        clear = clear_values(stored)
+        call = str(clear.get("call", ""))
+        found[call] = max(int(str(clear.get("attempt", -1))), found.get(call, -1))
+    return found
 
 
 def stop_runner(session: str) -> None:

@@ -14,11 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from muse.app.keeping import is_locked, left_running, run_part, stop_runner, usage
-from muse.app.places import SUFFIX, catalog, run_folder, session_files, tombstones
+from muse.app.keeping import is_locked, left_running, recorded_calls, run_part, stop_runner, usage
+from muse.app.places import SUFFIX, catalog, open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError
-from muse.event.codec import parse
 from muse.event.kinds import COMMANDS
 from muse.log import lock
 from muse.log.catalog import Entry
@@ -169,15 +168,9 @@ def _attempts(session: str) -> list[tuple[str, int]]:
 
 def _recorded(path: Path) -> dict[str, int]:
     """The newest attempt of each call whose result the log holds. A log that cannot be read has none."""
-    from muse.log.sqlite import SqliteLog
-
-    found: dict[str, int] = {}
-    with suppress(MuseError), closing(SqliteLog.open(path, commands=COMMANDS, read_only=True)) as log:
-        for stored in log.read():
-            if stored.body is not None and b'"type":"tool.finished"' in stored.header:
-                body = parse(stored.body)
-                found[str(body["call"])] = max(int(str(body["attempt"])), found.get(str(body["call"]), -1))
-    return found
+    with suppress(MuseError), closing(open_log(path)) as log:
+        return recorded_calls(log)
+    return {}
 
 
 def _take_run_folder(leftover: Leftover) -> str:

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "ls": "List sessions.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
+    "redact": "Take a secret out of a session; the rest still verifies.",
     "rm": "Remove sessions for good; says what first.",
     "gc": "Take away what no session needs.",
     "recover": "Save what a damaged session still holds.",
@@ -37,7 +38,7 @@ COMMANDS: dict[str, str] = {
 LATER = frozenset(
     {
         "acp", "agents", "answer", "attach", "blame", "config", "continue", "diff", "files", "fork", "help",
-        "history", "import", "init", "login", "logout", "mcp", "pause", "redact", "review", "rewind",
+        "history", "import", "init", "login", "logout", "mcp", "pause", "review", "rewind",
         "run", "search", "serve", "start", "status", "summary", "up", "update", "version", "why",
     }
 )  # fmt: skip
