@@ -56,6 +56,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_parallel_tools: Positive = 8
     shell_timeout: Count = 120
     retry_base_ms: Positive = 1000
+    snapshots: bool = True
+    snapshot_timeout: Positive = 20
     shell_environment: tuple[str, ...] = ()
     sandbox: str = ""
     sandbox_writable: tuple[str, ...] = ()

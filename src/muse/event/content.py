@@ -145,6 +145,9 @@ class Observed(Content, frozen=True):
     For file tools: workspace-relative `path`, SHA-256 of the content before and after (`""`: no such file), both
     contents as blobs, permission bits. `summary` is what the model reads when the call has been done, made beforehand
     so that recovery answers the same. `error` when the tool already knows that it cannot be done.
+
+    `tree` names the snapshot of the workspace that the call begins with ("": there is none). Snapshots are a cache of
+    the machine: the name says whether two are the same, and nothing to anybody else.
     """
 
     folder: str = ""
@@ -156,11 +159,13 @@ class Observed(Content, frozen=True):
     file_mode: int = 0
     error: str = ""
     summary: str = ""
+    tree: str = ""
 
 
 class FileChange(Content, frozen=True):
-    """One path that changed: contents before and after (None: did not exist), permission bits, and `note` where the
-    content was not copied and why."""
+    """One path that changed: contents before and after (None: did not exist), permission bits (0o120000: a symbolic
+    link, whose content is where it leads), and `note` where the content was not copied and why. `exact_path` holds the
+    bytes of a name that is not UTF-8."""
 
     path: str
     before: BlobRef | None = None
@@ -168,3 +173,4 @@ class FileChange(Content, frozen=True):
     before_mode: int = 0
     after_mode: int = 0
     note: str = ""
+    exact_path: BlobRef | None = None

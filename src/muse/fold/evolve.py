@@ -26,6 +26,8 @@ from muse.event.kinds import (
     CancelRequested,
     EffectDoubted,
     EffectReconciled,
+    FilesChanged,
+    FilesUnknown,
     LogRecovered,
     ModelChanged,
     ModelFailed,
@@ -295,6 +297,7 @@ def _tool_started(state: Session, event: Event, body: ToolStarted) -> set[str]:
         event.seq,
     )
     run.recovery, run.observed, run.allowed_by = body.recovery, body.observed, body.allowed_by
+    state.tree = body.observed.tree or state.tree
     return {event.agent}
 
 
@@ -308,6 +311,16 @@ def _tool_finished(state: Session, event: Event, body: ToolFinished) -> set[str]
     assert isinstance(body.text, str), "the text that a model reads is bounded and stands in the body"
     turns.finish(state, agent, run, body.text, error=body.status != "ok")
     return {event.agent}
+
+
+def _files_changed(state: Session, event: Event, body: FilesChanged) -> set[str]:
+    state.tree = body.tree or state.tree
+    return set()
+
+
+def _files_unknown(state: Session, event: Event, body: FilesUnknown) -> set[str]:
+    state.tree = ""
+    return set()
 
 
 def _approval_requested(state: Session, event: Event, body: ApprovalRequested) -> set[str]:
@@ -462,7 +475,8 @@ _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     AgentSteered: _steered, CancelRequested: _cancelled, AgentPaused: _paused, AgentContinued: _continued,
     ModelRequested: _model_requested, ModelResponded: _model_responded, ModelFailed: _model_failed,
     ModelChanged: _model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
-    ApprovalRequested: _approval_requested, ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed,
+    FilesChanged: _files_changed, FilesUnknown: _files_unknown, ApprovalRequested: _approval_requested,
+    ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed,
     ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
     EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: _budget_reached,
     BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired, LogRecovered: _recovered,

@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -131,7 +131,8 @@ def process_key(pid: int, started: int) -> str:
 
 
 class Session(msgspec.Struct, kw_only=True):
-    """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn."""
+    """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn. `tree` names the
+    snapshot of the workspace that the changes so far lead up to, "" where they are not all known."""
 
     session: str
     seq: int = 0
@@ -165,6 +166,7 @@ class Session(msgspec.Struct, kw_only=True):
     redacted: list[str] = []
     recovered: list[str] = []
     cut: int = 0
+    tree: str = ""
 
     @property
     def incomplete(self) -> bool:

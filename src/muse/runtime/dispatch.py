@@ -41,6 +41,7 @@ from muse.event.kinds import (
 from muse.failpoint import hit
 from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
+from muse.runtime.changes import Changes
 from muse.runtime.leftovers import LeftoverWatch, started_body
 from muse.runtime.recovery import believed, idempotency_key, unknown_result
 
@@ -69,7 +70,8 @@ class Outcomes(Protocol):
 
 class Equipment(msgspec.Struct):
     """What the host has to touch the world with. `blobs` is a second handle on the log for large content, used in a
-    worker thread; `settled` is told when a call's result is durable. `leftovers` finds what calls left running."""
+    worker thread; `settled` is told when a call's result is durable. `leftovers` finds what calls left running;
+    `changes`, what becomes of the files of the workspace."""
 
     model: Model
     tools: Mapping[str, Tool]
@@ -79,6 +81,7 @@ class Equipment(msgspec.Struct):
     settled: Callable[[str, int], None]
     on_signal: Callable[[str, str], None]
     leftovers: Leftovers | None = None
+    changes: Changes | None = None
 
 
 class Dispatch:
@@ -98,10 +101,14 @@ class Dispatch:
         self._watch = LeftoverWatch(self._has.leftovers, outcomes) if self._has.leftovers is not None else None
         if self._watch is not None:
             self._watch.begin(self._start)
+        if self._has.changes is not None:
+            self._has.changes.begin(outcomes)
         for timer in state.timers.values():
             self._tasks.start_soon(self._guarding, self._timer, timer)
         for agent in state.agents.values():
             for run in agent.batch:
+                if run.phase in ("running", "doubted", "settling") and (changes := self._changes_of(run.tool)):
+                    changes.started(run.key, run.observed, after_crash=True)
                 if run.phase in ("doubted", "settling"):
                     self._tasks.start_soon(self._guarding, self._recover, agent.id, run.key, run.cause)
             if agent.call is not None and agent.call.phase in ("doubted", "settling"):
@@ -115,14 +122,14 @@ class Dispatch:
     def ready(self, one: Due) -> bool:
         """Whether this decision can be recorded now; starts the observation that it still needs."""
         body = one.body
-        if not isinstance(body, ToolStarted) or body.recovery not in ("reconcilable", "attachable"):
+        if not isinstance(body, ToolStarted) or not (_is_looked_at(body) or self._changes_of(body.tool)):
             return True
         key = (body.call, body.attempt)
         if key in self._observed:
             return True
         if key not in self._observing:
             self._observing.add(key)
-            self._tasks.start_soon(self._guarding, self._observe, one.agent, body)
+            self._tasks.start_soon(self._guarding, self._observe, one.agent, one.cause, body)
         return False
 
     def observed(self, one: Due) -> Due:
@@ -131,14 +138,20 @@ class Dispatch:
         if not isinstance(body, ToolStarted):
             return one
         seen = self._observed.get((body.call, body.attempt))
-        return msgspec.structs.replace(one, body=msgspec.structs.replace(body, observed=seen)) if seen else one
+        if seen is None:
+            return one
+        if changes := self._changes_of(body.tool):
+            seen = msgspec.structs.replace(seen, tree=changes.tree)
+        return msgspec.structs.replace(one, body=msgspec.structs.replace(body, observed=seen))
 
-    async def _observe(self, agent: str, body: ToolStarted) -> None:
+    async def _observe(self, agent: str, cause: int, body: ToolStarted) -> None:
         call = self._call(body.call, body.attempt, body.tool, _text(body.args))
         tool = self._has.tools[body.tool]
         try:
             hit("before_observe")
-            seen = await tool.observe(call, self._has.workspace, self._keep)
+            seen = Observed()
+            if _is_looked_at(body):
+                seen = await tool.observe(call, self._has.workspace, self._keep)
             hit("after_observe")
             if elsewhere := _elsewhere(tool.paths(self._has.workspace, call.args), call, self._has.workspace):
                 seen = Observed(folder=seen.folder, error=elsewhere)
@@ -146,6 +159,8 @@ class Dispatch:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
             seen = Observed(error=f"the tool failed: {error!r}")
+        if (changes := self._changes_of(body.tool)) and not seen.error:
+            await changes.before(agent, cause, body.call)
         self._observed[(body.call, body.attempt)] = seen
         self._observing.discard((body.call, body.attempt))
         self._to.poke(agent)
@@ -159,8 +174,7 @@ class Dispatch:
             case ModelRequested():
                 self._tasks.start_soon(self._guarding, self._ask, event, body, request)
             case ToolStarted():
-                self._observed.pop((body.call, body.attempt), None)
-                self._tasks.start_soon(self._guarding, self._run, event.agent, event.seq, body, False)
+                self._begin(event.agent, event.seq, body)
             case EffectDoubted():
                 self._tasks.start_soon(self._guarding, self._recover, event.agent, body.call, event.seq)
             case EffectReconciled(verdict="attached"):
@@ -176,6 +190,12 @@ class Dispatch:
                 self._end_marked(state, body)
             case _:
                 self._named(body)
+
+    def _begin(self, agent: str, intent: int, body: ToolStarted) -> None:
+        self._observed.pop((body.call, body.attempt), None)
+        if (changes := self._changes_of(body.tool)) and not body.observed.error:
+            changes.started(body.call, body.observed)
+        self._tasks.start_soon(self._guarding, self._run, agent, intent, body, False)
 
     def _cancel_marked(self, state: Session, agent_id: str) -> None:
         agent = state.agents.get(agent_id)
@@ -261,7 +281,8 @@ class Dispatch:
                 hit("after_effect")
         if result is None:
             result = ToolResult(status="cancelled", text="The call was cancelled.")
-        self._to.post_bodies(agent, intent, *_facts(body.call, body.attempt, result, _since(begun)))
+        facts = await self._ended(agent, intent, body, result, _since(begun))
+        self._to.post_bodies(agent, intent, *facts)
 
     async def _recover(self, agent: str, key: str, cause: int) -> None:
         """Look at what became of a call whose host died, without any effect, and record the verdict."""
@@ -284,9 +305,32 @@ class Dispatch:
             if result is None and verdict.take_up:
                 result = await self._guarded(_intent_of(run), run.args, True)
             result = result or unknown_result(verdict.evidence)
-            bodies += _facts(key, run.attempt, result, 0)
+            bodies += await self._ended(agent, cause, _intent_of(run), result, 0)
+        elif verdict.verdict != "attached" and (changes := self._changes_of(run.tool)):
+            changes.forget(key)
         hit("after_recovery")
         self._to.post_bodies(agent, cause, *bodies)
+
+    async def _ended(
+        self, agent: str, cause: int, body: ToolStarted, result: ToolResult, duration_ms: int
+    ) -> list[msgspec.Struct]:
+        """What is recorded of a call's end, when the files that it changed are."""
+        changes = self._changes_of(body.tool)
+        if changes is None:
+            return _facts(body.call, body.attempt, result, duration_ms)
+        late = await changes.after(agent, cause, body.call, result.changes)
+        if result.status == "unknown":
+            told = await changes.told(body.observed.tree)
+            result = msgspec.structs.replace(result, text=f"{result.text}\n{told}")
+        facts = _facts(body.call, body.attempt, result, duration_ms)
+        if result.changes:
+            facts[0] = FilesChanged(changes=result.changes, calls=(body.call,), tree=changes.tree)
+        return [*facts[:-1], *late, facts[-1]]
+
+    def _changes_of(self, tool: str) -> Changes | None:
+        """Who records what becomes of files, for a tool that may change some."""
+        found = self._has.tools.get(tool)
+        return self._has.changes if found is not None and found.spec.writes else None
 
     async def _verdict(self, run: ToolRun) -> Verdict:
         if run.recovery == "pure":
@@ -373,6 +417,11 @@ class Dispatch:
 
 
 CHUNK_BYTES = 64 * 1024
+
+
+def _is_looked_at(body: ToolStarted) -> bool:
+    """Whether the tool itself is to look before this intent."""
+    return body.recovery in ("reconcilable", "attachable")
 
 
 def _elsewhere(paths: tuple[str, ...], call: ToolCall, workspace: Workspace) -> str:

@@ -20,7 +20,7 @@ from muse.view.amounts import duration, money, plural
 from muse.view.detail import detailed
 from muse.view.diff import Contents, file_diff
 from muse.view.line import Line
-from muse.view.summary import change, decision_words, outcome_words, tokens, who
+from muse.view.summary import by_whom, change, decision_words, outcome_words, tokens, who
 from muse.view.timeline import Context, Row, learn, row
 from muse.view.titles import command_of
 from muse.view.visible import lines_of, one_line
@@ -223,10 +223,10 @@ def _finished(event: Event, body: kinds.ToolFinished, shown: Row, contents: Cont
 
 
 def _changed(event: Event, body: kinds.FilesChanged, shown: Row, contents: Contents) -> Iterator[str]:
-    doubt = ", perhaps also by somebody else" if body.external else ""
-    late = ", including later changes" if body.after_crash else ""
+    who_did = by_whom(body).strip()
+    by = f" {span(who_did)}" if who_did else ""
     for one in body.changes:
-        yield from (f"**#{event.seq} file** {span(change(one))}{doubt}{late}", "")
+        yield from (f"**#{event.seq} file** {span(change(one))}{by}", "")
         lines: list[Line] = list(file_diff(one, contents))[1:]
         if lines:
             texts = _cut_lines([line.text for line in lines], DIFF_LINES_MAX, 0, event.seq)

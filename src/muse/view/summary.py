@@ -387,10 +387,16 @@ def _for(words: dict[str, str], what: str, key: str) -> str:
 
 
 def _files_changed(body: kinds.FilesChanged, event: Event, tool: str, title: str) -> Said:
-    calls = f"  by {_some([brief(call) for call in body.calls])}" if body.calls else ""
-    external = "  perhaps also by somebody else" if body.external else ""
-    late = "  includes later changes" if body.after_crash else ""
-    return Said("±", "files", _some([change(one) for one in body.changes]) + calls + external + late)
+    return Said("±", "files", f"{_some([change(one) for one in body.changes])}{by_whom(body)}")
+
+
+def by_whom(body: kinds.FilesChanged) -> str:
+    """Who may have made these changes, with two spaces before it: `  by main/2, or others meanwhile`."""
+    late = ", or later" if body.after_crash else ""
+    if not body.calls:
+        return f"  by others{late}" if body.external else ""
+    others = ", or others meanwhile" if body.external else ""
+    return f"  by {_some([brief(call) for call in body.calls])}{others}{late}"
 
 
 def _files_unknown(body: kinds.FilesUnknown, event: Event, tool: str, title: str) -> Said:

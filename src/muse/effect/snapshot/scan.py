@@ -8,6 +8,7 @@ not know what a change is.
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -89,10 +90,17 @@ class Scan:
     """Looks at one work tree, again and again, for one owner."""
 
     def __init__(
-        self, program: str, place: Place, top: Path, work: Path, excludes: Path | None, users: Path | None
+        self,
+        program: str,
+        place: Place,
+        top: Path,
+        work: Path,
+        excludes: Path | None = None,
+        users: Path | None = None,
+        without: Path | None = None,
     ) -> None:
         """`top` is the root of the repository that `work` belongs to, or `work`; `excludes` and `users` are the files
-        of patterns of that repository and of the user, if there are such."""
+        of patterns of that repository and of the user, if there are such; `without` is a folder that is left out."""
         self._git = Git(program, place.git_folder, place.objects, top, work)
         self._program = program
         self._place = place
@@ -100,6 +108,9 @@ class Scan:
         self._prefix = os.fsencode(os.path.relpath(work, top)) + b"/" if work != top else b""
         self._excludes = excludes
         self._users = users
+        self._without = b""
+        if without is not None and without.is_relative_to(top) and without != top:
+            self._without = os.fsencode(without.relative_to(top)) + b"/"
         self._tree = ""
         self._stand_ins: dict[bytes, str] = {}
 
@@ -179,6 +190,8 @@ class Scan:
         for line in output.split(b"\0"):
             path = line[3 + len(self._prefix) :]
             if line.startswith(b"!! "):
+                if line[3:] == self._without:
+                    continue
                 found.ignored.append(path)
             elif line[1:2] not in (b" ", b""):
                 paths[path] = None
@@ -191,6 +204,8 @@ class Scan:
         if self._excludes is not None:
             with suppress(OSError), self._excludes.open("rb") as file:
                 patterns = file.read(EXCLUDE_BYTES_MAX)
+        if self._without:
+            patterns += b"\n/" + re.sub(rb"([\\\\*?\[\]!#])", rb"\\\1", self._without) + b"\n"
         self._place.exclude(patterns)
 
     def _sort_all(self, found: _Sorted, paths: dict[bytes, None]) -> None:

@@ -46,19 +46,22 @@ class _Tree(msgspec.Struct):
 
 
 class Snapshots:
-    """Snapshots of the workspace `root` (absolute, without symlinks), kept below `folder`, for one owner of one
-    session. Use from one thread at a time."""
+    """Snapshots of the workspace `root` (absolute, without symlinks), kept below `home` (which is no part of it, even
+    where it stands within), for one owner of one session. Use from one thread at a time."""
 
     def __init__(
         self,
-        folder: Path,
+        home: Path,
         root: Path,
         owner: str,
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
         environment: Mapping[str, str] = os.environ,
+        off: bool = False,
     ) -> None:
-        self._folder = folder
+        """With `off`, every `take` is refused."""
+        self._home = home.resolve()
+        self._folder = self._home / "snapshots"
         self._root = root
         self._owner = owner
         self._timeout = timeout_seconds
@@ -67,6 +70,8 @@ class Snapshots:
         self._program = ""
         self._excludes: Path | None = None
         self._lasting: SnapshotError | None = None
+        if off:
+            self._lasting = SnapshotError("snapshots are switched off", hint="snapshots = true switches them on")
 
     def take(self) -> Taken:
         """The workspace as it is now. Raises SnapshotError; the next one then begins afresh."""
@@ -139,7 +144,7 @@ class Snapshots:
             work = self._root / os.fsdecode(name) if name else self._root
             top = work if name else top_of(work)
             place = Place(self._folder / key_of(work, top), self._owner)
-            scan = Scan(self._program, place, top, work, info_exclude(top), self._excludes)
+            scan = Scan(self._program, place, top, work, info_exclude(top), self._excludes, self._home)
             self._trees[name] = _Tree(scan, place)
         return self._trees[name]
 

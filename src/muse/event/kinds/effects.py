@@ -160,16 +160,18 @@ class PolicyChanged(Content, frozen=True):
 
 
 class FilesChanged(Content, frozen=True):
-    """Files that differ after `calls` ran. `external` if somebody else's change cannot be excluded."""
+    """Files that differ after `calls` ran; without one, between calls. `external` if somebody else's change cannot be
+    excluded. `tree` names the snapshot that this and all before it lead up to."""
 
     changes: tuple[FileChange, ...]
     calls: tuple[str, ...] = ()
     external: bool = False
     after_crash: bool = False
+    tree: str = ""
 
 
 class FilesUnknown(Content, frozen=True):
-    """What changed could not be determined."""
+    """What changed, by these calls or between calls, could not be determined."""
 
     calls: tuple[str, ...]
     why: str

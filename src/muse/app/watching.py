@@ -1,0 +1,40 @@
+"""What records the changes of files in a session: snapshots below MUSE_HOME, contents through a handle of its own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muse.config import Config, muse_home
+from muse.log.protocol import Log
+from muse.runtime.changes import Changes
+
+if TYPE_CHECKING:
+    from muse.effect.tool.masking import KnownSecrets
+
+
+class Watching:
+    """`changes` for one owner of a session. `close` when it has ended."""
+
+    def __init__(self, config: Config, log: Log, workspace: Path, epoch: int, secrets: "KnownSecrets") -> None:
+        from muse.effect.snapshot import Snapshots
+
+        self._log = log
+        self._handle: Log | None = None
+        self._snapshots = Snapshots(
+            muse_home(),
+            workspace,
+            f"{log.session}.{epoch}",
+            timeout_seconds=config.snapshot_timeout,
+            off=not config.snapshots,
+        )
+        self.changes = Changes(self._snapshots, self._contents, secrets.is_in)
+
+    def _contents(self) -> Log:
+        if self._handle is None:
+            self._handle = self._log.another()
+        return self._handle
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        self._snapshots.close()
+        if self._handle is not None:
+            self._handle.close()
