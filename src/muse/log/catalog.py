@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -31,11 +31,13 @@ from muse.event.kinds import (
 )  # fmt: skip
 from muse.event.text import clean
 from muse.log.lock import boot_id, is_held, read_owner, start_time
-from muse.log.protocol import Log
+from muse.log.protocol import Head, Log
 
 CACHE_VERSION: Final = 2
 CACHE_SESSIONS_MAX: Final = 10_000
 PROMPT_CHARACTERS: Final = 400
+CHECKED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of a larger log a listing does not follow the chain: `muse verify` and whatever opens it do."""
 SESSION_ID: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{8}")
 
 _COUNTED: Final = frozenset(
@@ -44,7 +46,7 @@ _COUNTED: Final = frozenset(
         "session.forked", "log.imported",
     }
 )  # fmt: skip
-_ASIDE: Final = frozenset({"note.added", "head.signed", "log.redacted"})
+_ASIDE: Final = frozenset({"note.added", "head.signed", "log.redacted", "log.recovered"})
 """Types that may follow a close and change nothing about how the session ended."""
 
 State = Literal["running", "waiting", "closed", "stopped", "empty", "damaged"]
@@ -53,7 +55,8 @@ State = Literal["running", "waiting", "closed", "stopped", "empty", "damaged"]
 class Totals(msgspec.Struct):
     """What was counted up to event `seq`, whose chain value is `hash` (hex). `open` maps the seq of each unanswered
     approval request to its call; `opened` and `prompted` are the seqs of the last opening and the first prompt;
-    `parents` names the sessions whose events this one goes on from."""
+    `parents` names the sessions whose events this one goes on from. `checked` is the stamp of the files (`_stamp`)
+    whose chain was found whole."""
 
     seq: int = 0
     hash: str = ""
@@ -66,6 +69,7 @@ class Totals(msgspec.Struct):
     cached: int = 0
     cost_microusd: int = 0
     parents: tuple[str, ...] = ()
+    checked: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +98,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     hash: str = ""
     parents: tuple[str, ...] = ()
     removed: str = ""
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A store whose chain can be followed."""
+
+    def check(self) -> Head:
+        """The head. Raises Damaged."""
+        ...
 
 
 class _Kept(msgspec.Struct):
@@ -132,12 +145,28 @@ class Catalog:
         except MuseError as error:
             return Entry(session=path.stem, file=str(path), state="damaged", problem=str(error))
         try:
+            self._check(path, log)
             return self._read(path, log)
         except (LogError, ValueError, msgspec.MsgspecError) as error:
             place = _first_workspace(log)
             return Entry(session=log.session, file=str(path), state="damaged", problem=str(error), workspace=place)
         finally:
             log.close()
+
+    def _check(self, path: Path, log: Log) -> None:
+        """Follow the chain of a log that changed since it was last listed and that nobody owns: an owner notices
+        damage itself. Once for each change, and not of the largest, so that a listing stays quick. Raises Damaged."""
+        stamp = _stamp(path)
+        totals = self._totals.get(str(path))
+        if not isinstance(log, Checkable) or not stamp or (totals is not None and totals.checked == stamp):
+            return
+        if path.stat().st_size > CHECKED_BYTES_MAX or owner_pid(path.with_suffix(".lock")):
+            return
+        log.check()
+        if totals is None or not _still_there(log, totals):
+            totals = Totals()
+        self._totals[str(path)] = msgspec.structs.replace(totals, checked=stamp)
+        self._changed = True
 
     def _read(self, path: Path, log: Log) -> Entry:
         totals = self._counted(path, log)
@@ -222,6 +251,21 @@ def _first_workspace(log: Log) -> str:
     except (LogError, ValueError, msgspec.MsgspecError):
         return ""
     return opened.body.workspace if opened and isinstance(opened.body, SessionOpened) else ""
+
+
+def _stamp(path: Path) -> str:
+    """What changes whenever a log's files do, "" where they cannot be seen."""
+    parts = []
+    for name in (path, Path(f"{path}-wal")):
+        try:
+            seen = name.stat()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return ""
+        if seen.st_size:  # a reader leaves an empty write-ahead log for as long as it reads
+            parts.append(f"{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}")
+    return " ".join(parts)
 
 
 def _still_there(log: Log, totals: Totals) -> bool:

@@ -16,7 +16,7 @@ from muse.log.protocol import Draft, Head, Stored
 
 OPENED: Final = "session.opened"
 CLOSED: Final = "session.closed"
-ABOUT_THE_LOG: Final = frozenset({"log.redacted", "head.signed"})
+ABOUT_THE_LOG: Final = frozenset({"log.redacted", "log.recovered", "head.signed"})
 """Facts about the log itself, not about the work: one that follows a close leaves the session closed."""
 ROOT_BYTES: Final = 32
 DECIDED: Final = "approval.decided"

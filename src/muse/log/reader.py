@@ -70,8 +70,7 @@ class SqliteReader:
             log = cls(path, db, found[0][0], commands or {}, read_only)
             log._look_behind()
             if check:
-                log._head = log._check_chain()
-                log._require_tail()
+                log._head = log.check()
             else:
                 with contextlib.suppress(
                     apsw.CorruptError, apsw.IOError
@@ -237,9 +236,18 @@ class SqliteReader:
             with contextlib.suppress(apsw.Error):  # busy, or a full disk: the next opening does it
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
-    def _require_tail(self) -> None:
-        if fault := self.tail_fault:
-            raise fault
+    def check(self) -> Head:
+        """Follow the chain of stored roots through the whole log; its head. Raises Damaged at the first event that does
+        not fit, or where events stand behind damage to the write-ahead log."""
+        with self._reading():
+            try:
+                head = self._check_chain()
+            except Damaged as error:
+                error.hint = error.hint or SALVAGE_HINT
+                raise
+            if fault := self.tail_fault:
+                raise fault
+        return head
 
     @property
     def tail_fault(self) -> Damaged | None:

@@ -23,13 +23,13 @@ from muse.event.commitment import KEY_BYTES, chain, commit, genesis
 from muse.event.kinds import LogRecovered, LostBlob
 from muse.log import blobs, schema
 from muse.log.chain import OPENED, Row, place
+from muse.log.evidence import RECOVERED
 from muse.log.place import private_file, private_folder, refuse_remote, sync_folder, unavailable
 from muse.log.protocol import Draft, Head, Stored
 from muse.log.rescue import rescue_blob
 from muse.log.salvage import Salvage
 from muse.log.verify import check_event
 
-RECOVERED: Final = "log.recovered"
 BATCH_EVENTS: Final = 1_000
 PROGRESS_EVENTS: Final = 500
 EVENTS_A_PAGE: Final = 16

@@ -23,6 +23,7 @@ from muse.event.commitment import Root, Shown, chain, check_disclosed, commit, g
 from muse.event.kinds import COMMANDS, required_clear
 from muse.event.leaves import BLOB
 from muse.log.chain import ABOUT_THE_LOG
+from muse.log.evidence import RECOVERED, Evidence, evidence, fact_of
 from muse.log.protocol import Head, Log, Stored
 
 State = Literal["proven", "failed", "not proven", "not checkable"]
@@ -107,7 +108,14 @@ def verify(
     if isinstance(log, Structured):
         faults = [Fault(STRUCTURE, seq, detail) for seq, detail in log.structure_faults()]
     return verify_stored(
-        log.session, log.read(), log.stream_blob, head=head, jobs=jobs, progress=progress, structure=faults
+        log.session,
+        log.read(),
+        log.stream_blob,
+        head=head,
+        jobs=jobs,
+        progress=progress,
+        structure=faults,
+        again=log.read,
     )
 
 
@@ -120,12 +128,14 @@ def verify_stored(
     jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
     structure: list[Fault] | None = None,
+    again: Callable[[], Iterable[Stored]] | None = None,
 ) -> Report:
     """Check events in order, and the blobs they name through `blob_reader` (None: blobs cannot be looked at).
 
     `head` is a (seq, hash) known from elsewhere. `jobs` is the number of processes, None for one a core; they are
     spawned, so a script that calls this on a large log needs the usual `__main__` guard. `progress` is called with
-    the number of events done.
+    the number of events done. `again` reads the events once more: of a log that was recovered, the chain of the
+    damaged one is followed too.
     """
     links = _Links(session, head)
     source = _until_damage(iter(events), links)
@@ -136,8 +146,9 @@ def verify_stored(
             progress(links.head.seq)
     if structure is not None:
         links.faults += structure
-    hidden_blobs = _check_blobs(links, blob_reader)
-    return _report(links, structure is not None, blob_reader is not None, hidden_blobs)
+    found = evidence(again(), links.source) if again is not None and links.source and not links.broken_at else None
+    hidden_blobs = _check_blobs(links, blob_reader, found.lost_blobs if found is not None else frozenset())
+    return _report(links, structure is not None, blob_reader is not None, hidden_blobs, found)
 
 
 # ---------------------------------------------------------------------- one event
@@ -217,6 +228,8 @@ class _Links:
         self.redacted: list[int] = []
         self.approvals = 0
         self.is_closed = False
+        self.source = ""
+        self._is_after_gap = False
         self._ids: set[bytes] = set()
         self._epoch = 0
 
@@ -237,6 +250,10 @@ class _Links:
             self._name(root, length, event.seq)
         if checked.id is not None and checked.epoch is not None and checked.type is not None:
             self._add_header(event.seq, checked.id, checked.type, checked.epoch)
+            self._is_after_gap = checked.type == RECOVERED
+            if self._is_after_gap and (fact := fact_of(event)) is not None:
+                self.source = fact.source
+                self.is_closed = self.is_closed and not fact.first_lost  # what is lost came after the close
 
     def _add_header(self, seq: int, id_: str, type_: str, epoch: int) -> None:
         known = len(self._ids)
@@ -246,7 +263,7 @@ class _Links:
         if epoch < self._epoch:
             self.faults.append(Fault(ORDER, seq, f"epoch {epoch} after epoch {self._epoch}"))
         elif epoch > self._epoch:
-            if type_ != "session.opened":
+            if type_ != "session.opened" and not self._is_after_gap:
                 self.faults.append(Fault(OPENING, seq, f"epoch {epoch} begins without session.opened"))
             self._epoch = epoch
         if type_ == "approval.decided":
@@ -313,8 +330,8 @@ def _checked(events: Iterator[Stored], jobs: int) -> Iterator[tuple[list[Stored]
             yield done, [Checked(*result) for result in future.result()]
 
 
-def _check_blobs(links: _Links, blob_reader: BlobReader | None) -> int:
-    """Read every blob that an event names; how many of them are hidden."""
+def _check_blobs(links: _Links, blob_reader: BlobReader | None, lost: frozenset[str]) -> int:
+    """Read every blob that an event names; how many of them are hidden, those not counted that a recovery `lost`."""
     hidden = 0
     if blob_reader is None:
         return hidden
@@ -323,7 +340,7 @@ def _check_blobs(links: _Links, blob_reader: BlobReader | None) -> int:
         try:
             size = sum(len(chunk) for chunk in blob_reader(root))
         except Incomplete:
-            hidden += 1
+            hidden += root not in lost
         except Damaged as error:
             links.faults.append(Fault(BLOBS, seq, str(error)))
         else:
@@ -350,7 +367,9 @@ def hidden_words(events: int, blobs: int) -> str:
     return f"hidden by redaction: parts of {events} event{'s' * (events != 1)}, {blobs} blob{'s' * (blobs != 1)}"
 
 
-def _report(links: _Links, has_structure: bool, has_blobs: bool, hidden_blobs: int) -> Report:
+def _report(
+    links: _Links, has_structure: bool, has_blobs: bool, hidden_blobs: int, recovered: Evidence | None
+) -> Report:
     rows = [_row(links, what) for what in (HEADERS, ORDER, BODIES, CHAIN, OPENING)]
     if has_structure or links.first(STRUCTURE)[0]:
         rows.insert(0, _row(links, STRUCTURE))
@@ -359,6 +378,9 @@ def _report(links: _Links, has_structure: bool, has_blobs: bool, hidden_blobs: i
     if links.redacted or hidden_blobs:
         detail = hidden_words(len(links.redacted), hidden_blobs)
         rows.append(Row("hidden content", "not checkable", detail, links.redacted[0] if links.redacted else 0))
+    if recovered is not None:
+        state: State = "failed" if recovered.fault else "not proven" if recovered.lost else "proven"
+        rows.append(Row("recovered", state, recovered.words, recovered.fault))
     if links.approvals:
         detail = "an approval proves that someone with this user's rights gave it, not who"
         rows.append(Row("who approved", "not proven", detail))

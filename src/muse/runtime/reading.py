@@ -18,7 +18,7 @@ from muse.log.protocol import Log, Stored
 if TYPE_CHECKING:
     from muse.log.verify import Report as Report
 
-VERIFY_HINT = "muse verify says what can still be trusted"
+VERIFY_HINT = "`muse verify` says what can still be trusted; `muse recover` saves what is before and after it"
 
 
 class Position(msgspec.Struct, frozen=True):

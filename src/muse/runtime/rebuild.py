@@ -20,7 +20,7 @@ def check_requests(log: Log, rules: Rules) -> Row:
     state, checked, unknown_builders = Session(session=log.session), 0, set[str]()
     for stored in log.read():
         event = decode(stored.header, stored.body, stored.hidden)
-        if isinstance(event.body, Redacted | Unknown):
+        if isinstance(event.body, Redacted | Unknown) or state.recovered:
             detail = f"{checked} requests are rebuilt; those after #{event.seq} are not checkable: {_why(event)}"
             return Row(what=WHAT, state="not checkable", detail=detail)
         if isinstance(event.body, ModelRequested):
@@ -56,4 +56,6 @@ def _rebuilt(state: Session, event: Event, body: ModelRequested, rules: Rules) -
 
 
 def _why(event: Event) -> str:
+    if not isinstance(event.body, Redacted | Unknown):
+        return "what came before is lost"
     return "it was redacted" if isinstance(event.body, Redacted) else f"{event.type} v{event.v} is unknown here"
