@@ -12,6 +12,7 @@ from muse.app.commands import known_secrets
 from muse.app.models import model_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
 from muse.app.sandbox import sandbox_of
+from muse.app.watching import Watching
 from muse.config import Config
 from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
@@ -79,6 +80,7 @@ class Owned:
         self._runner = runners[0]
         self._submitter = log.another()
         self._blobs: Log | None = None
+        self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets)
         equipment = Equipment(
             model=model,
             tools=found,
@@ -88,6 +90,7 @@ class Owned:
             settled=self._settled,
             on_signal=on_signal,
             leftovers=RunnerLeftovers(self._runner, self._secrets.mask),
+            changes=self._watching.changes,
         )
         self._log = log
         self.running = Running(
@@ -142,6 +145,7 @@ class Owned:
 
     def close(self) -> None:
         """Close every handle; the log last, so that one file remains."""
+        self._watching.close()
         for log in (self._blobs, self._submitter):
             if log is not None:
                 log.close()
