@@ -1,9 +1,10 @@
 """Where sessions are kept, and what is read from them."""
 
 import errno
+import re
 import secrets
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,15 +27,47 @@ if TYPE_CHECKING:
 
 SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SUFFIX = ".muse"
+DATE_FOLDERS = 3
+"""Year, month and day lead to a session's file."""
+YEAR_MAX = 9999
+
+_id = re.compile(f"([0-9]{{8}}-[0-9]{{6}})-([{SESSION_ALPHABET}])([{SESSION_ALPHABET}])[{SESSION_ALPHABET}]{{6}}")
 
 
 def new_session_id() -> str:
     """`YYYYMMDD-HHMMSS-xxxxxxxx`: sorts by time; the last eight characters alone name it. The first two of them are
-    the milliseconds, so that sessions made in one second sort too; the others are drawn."""
-    now = datetime.now(UTC)
-    high, low = divmod(now.microsecond // 1000, len(SESSION_ALPHABET))
+    the milliseconds, so that sessions made in one second sort too; the others are drawn.
+
+    Under a clock that was set back it is the millisecond after the newest session's: `last` is what was made last."""
+    moment = datetime.now(UTC)
+    newest = _newest_moment(muse_home() / "sessions", DATE_FOLDERS)
+    if newest is not None and newest > moment:
+        moment = newest + timedelta(milliseconds=1)
+    high, low = divmod(moment.microsecond // 1000, len(SESSION_ALPHABET))
     tail = SESSION_ALPHABET[high] + SESSION_ALPHABET[low] + "".join(secrets.choice(SESSION_ALPHABET) for _ in range(6))
-    return f"{now:%Y%m%d-%H%M%S}-{tail}"
+    return f"{moment:%Y%m%d-%H%M%S}-{tail}"
+
+
+def _newest_moment(folder: Path, depth: int) -> datetime | None:
+    """When the newest session below a folder was made, as far as ids tell; None where there is none."""
+    try:
+        entries = sorted(folder.iterdir(), reverse=True)
+    except OSError:
+        return None
+    found = (_newest_moment(entry, depth - 1) if depth else _moment(entry.stem) for entry in entries)
+    return next((moment for moment in found if moment is not None), None)
+
+
+def _moment(session: str) -> datetime | None:
+    match = _id.fullmatch(session)
+    try:
+        moment = datetime.strptime(f"{match[1]}+0000", "%Y%m%d-%H%M%S%z") if match else None
+    except ValueError:
+        return None
+    if match is None or moment is None or moment.year >= YEAR_MAX:
+        return None
+    milliseconds = SESSION_ALPHABET.index(match[2]) * len(SESSION_ALPHABET) + SESSION_ALPHABET.index(match[3])
+    return moment + timedelta(milliseconds=milliseconds)
 
 
 def session_path(session: str) -> Path:
