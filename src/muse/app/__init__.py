@@ -7,6 +7,7 @@ from muse.app.commands import command_with as command_with
 from muse.app.commands import holds_secret as holds_secret
 from muse.app.commands import known_secrets as known_secrets
 from muse.app.commands import origin as origin
+from muse.app.commands import owner_of as owner_of
 from muse.app.commands import owner_pid as owner_pid
 from muse.app.commands import refuse_agents as refuse_agents
 from muse.app.commands import refuse_agents_at as refuse_agents_at

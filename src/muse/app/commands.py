@@ -87,6 +87,24 @@ def holds_secret(text: str) -> bool:
     return known_secrets().is_in(text.encode("utf-8", "surrogateescape"))
 
 
+class OwnerSeen(msgspec.Struct, frozen=True):
+    """Who runs a session, as far as it can be seen from here. `pid` 0: nobody, or a process that cannot be seen (in
+    another container, say); `is_gone`: nobody for certain."""
+
+    pid: int
+    is_gone: bool
+
+
+def owner_of(path: Path) -> OwnerSeen:
+    """Who runs the session in this file."""
+    from muse.log import lock
+
+    pid = owner_pid(path)
+    named = lock.read_owner(path.with_suffix(".lock"))
+    here = named is None or named.host in ("", lock.this_process().host)
+    return OwnerSeen(pid=pid, is_gone=pid == 0 and here)
+
+
 def owner_pid(path: Path) -> int:
     """The pid of the living process that owns this session, 0 if there is none.
 

@@ -13,6 +13,7 @@ from muse.errors import MuseError, UsageError
 COMMANDS: dict[str, str] = {
     "exec": "Run one task to its end.",
     "resume": "Go on where a session stopped.",
+    "attach": "Watch a running session, live; touches nothing.",
     "approvals": "What waits for your word.",
     "approve": "Allow what a session asks.",
     "deny": "Refuse it, with a note for the agent.",
@@ -37,7 +38,7 @@ COMMANDS: dict[str, str] = {
 
 LATER = frozenset(
     {
-        "acp", "agents", "answer", "attach", "blame", "config", "continue", "diff", "files", "fork", "help",
+        "acp", "agents", "answer", "blame", "config", "continue", "diff", "files", "fork", "help",
         "history", "import", "init", "login", "logout", "mcp", "pause", "review", "rewind",
         "run", "search", "serve", "start", "status", "summary", "up", "update", "version", "why",
     }

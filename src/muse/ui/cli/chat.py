@@ -36,7 +36,7 @@ HELP: Final = """\
 Enter sends; Alt-Enter and pasted text make further lines. Arrow keys: earlier prompts.
 What you send while a turn runs is queued: a turn of its own afterwards.
 Ctrl-C stops the turn; between turns, twice leaves. Ctrl-D or /quit leaves. The session stays: muse resume.
-/help shows this. From another terminal: muse steer speaks to the running turn, muse log -f watches it."""
+/help shows this. From another terminal: muse steer speaks to the running turn, muse attach watches it."""
 
 _word: Final = re.compile(r"/[a-z]+")
 

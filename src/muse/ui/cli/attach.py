@@ -1,0 +1,169 @@
+"""`muse attach`: watch a session that another process runs, read-only and live.
+
+It shows what is recorded, so what a model says appears when its response is whole. Nothing here writes to the log:
+detaching, or being killed, is nothing to the session.
+"""
+
+import time
+from typing import Final
+
+import click
+
+from muse import app
+from muse.errors import UsageError
+from muse.event.envelope import Event
+from muse.event.kinds import (
+    COMMANDS,
+    ApprovalDecided,
+    ApprovalRequested,
+    ModelResponded,
+    OwnershipTaken,
+    SessionClosed,
+    SessionOpened,
+)  # fmt: skip
+from muse.ui.cli import completing
+from muse.ui.cli.address import Place, require_event, resolve
+from muse.ui.cli.drive import EXIT_CODES, INTERRUPTED
+from muse.ui.cli.finding import short_id
+from muse.ui.cli.live import Live
+from muse.view.summary import outcome_words
+from muse.view.visible import lines_of, one_line
+
+LOOK_SECONDS: Final = 0.25
+"""How often to look whether somebody still runs the session."""
+OWNER_GONE: Final = 1
+
+
+@click.command("attach")
+@click.argument("address", default="", shell_complete=completing.sessions)
+@click.option("-f", "--follow", is_flag=True, help="Stay when it ends, for later runs of it; Ctrl-C detaches.")
+@click.option("--after", type=click.IntRange(min=0), default=None, metavar="SEQ",
+              help="Show from the event after SEQ on.")  # fmt: skip
+@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N",
+              help="Of what was before, show the last N events only.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One event a line, as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the answers.")
+def command(address: str, follow: bool, after: int | None, last: int | None, as_json: bool, quiet: bool) -> int:
+    """Watch the session ADDRESS (SESSION[:AGENT]; default: the one that runs in this folder, or the last one): what
+    it did so far, and what it does, until nobody runs it any more.
+
+    Ctrl-C detaches, and leaves the session alone. Exit code: that of the session, as `muse exec` gives it; 1 when the
+    process that ran it is gone and did not close it, 130 when you detached before its end.
+    """
+    place = resolve(address, running=True)
+    if place.address.seq:
+        raise UsageError("attach follows the end", hint="to see one event: muse show; to begin later: --after SEQ")
+    live = Live(as_json=as_json, quiet=quiet)
+    with app.read_session(place.path) as reading:
+        require_event(reading, after or 0)
+        head = reading.head().seq
+        start = max(after or 0, head - last if last is not None else 0)
+        watching = _Watching(place, live, head, follow)
+        try:
+            for event in reading.events(before=start + 1):
+                watching.learn(event)
+            watching.begin()
+            for event in reading.follow(start, watching.is_over):
+                watching.show(event)
+        except KeyboardInterrupt:
+            live.say("\ndetached; the session is left as it is")
+            return INTERRUPTED
+    return watching.end()
+
+
+class _Watching:
+    """One session, watched. `head` is the last event when it began: what comes up to there is the past."""
+
+    def __init__(self, place: Place, live: Live, head: int, follow: bool) -> None:
+        self._path, self._lane = place.path, place.address.agent
+        self._live, self._head, self._follow = live, head, follow
+        self._name = short_id(place.path.stem)
+        self._seen = 0
+        self._open: dict[int, Event] = {}
+        self._closed: SessionClosed | None = None
+        self._owner = app.owner_of(place.path)
+        self._looked_at = 0.0
+        self._is_alone = False
+
+    def begin(self) -> None:
+        """Say what is watched, and what can be done meanwhile."""
+        name, pid = self._name, self._owner.pid
+        if self._owner.is_gone:
+            self._live.tell(f"session {self._name}: nobody runs it", "2")
+            return
+        runs = f"process {pid} runs it" if pid else "another process runs it"
+        self._live.tell(f"attached to session {name}; {runs}. Ctrl-C detaches", "2")
+        self._live.tell(f'  from another terminal: muse steer {name} "…"  muse cancel {name}  muse approvals', "2")
+
+    def learn(self, event: Event) -> None:
+        """Take in an event that is not shown."""
+        self._live.learn(event)
+        self._take(event)
+
+    def show(self, event: Event) -> None:
+        """Take in the next event and show it, if it is of the agent that is watched."""
+        self._take(event)
+        if self._lane and event.agent != self._lane:
+            self._live.learn(event)
+        else:
+            body = event.body
+            if isinstance(body, ModelResponded):  # its words as the chat shows them: whole, and not in a row
+                words = "".join(block.text for block in body.blocks if block.kind == "text")
+                self._live.signal(body.call, words)
+            self._live.event(event)
+            if isinstance(body, SessionClosed) and body.outcome in ("done", "failed"):
+                self._live.final()
+        if event.seq == self._head:
+            for waiting in self._open.values():
+                self._announce(waiting)
+        elif event.seq > self._head and event.seq in self._open:
+            self._announce(event)
+
+    def _take(self, event: Event) -> None:
+        self._seen = event.seq
+        body = event.body
+        if isinstance(body, ApprovalRequested):
+            self._open[event.seq] = event
+        elif isinstance(body, ApprovalDecided):
+            self._open.pop(body.request, None)
+        elif isinstance(body, SessionOpened | OwnershipTaken):
+            self._owner, self._is_alone = app.owner_of(self._path), False
+        if isinstance(body, SessionClosed):
+            self._closed = body
+            self._open.clear()
+        elif event.type not in COMMANDS:  # those may come in after the close
+            self._closed = None
+
+    def _announce(self, event: Event) -> None:
+        body = event.body
+        assert isinstance(body, ApprovalRequested)
+        address = f"{self._name}@{event.seq}"
+        self._live.tell(f"? {event.agent} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
+        for line in lines_of(body.shown):
+            self._live.tell(f"  {line}")
+        self._live.tell(f'  from another terminal: muse approve {address}   muse deny {address} --note "…"')
+
+    def is_over(self) -> bool:
+        """Asked whenever everything is shown: whether nobody runs the session any more. It is read once more after
+        that was seen, so that the last words of its owner are shown too."""
+        if self._live.out.gone or self._is_alone:
+            return True
+        now = time.monotonic()
+        if self._follow or now - self._looked_at < LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        self._owner = app.owner_of(self._path)
+        self._is_alone = self._owner.is_gone or (self._closed is not None and not self._owner.pid)
+        return False
+
+    def end(self) -> int:
+        """Say how it ended. Returns the exit code."""
+        name, closed = self._name, self._closed
+        if self._live.out.gone:
+            return 0
+        if closed is None:
+            what = "the process that ran it is gone, and did not close it" if self._seen else "it has not begun"
+            self._live.say(f"session {name}: {what}. To go on: muse resume {name}", "33")
+            return OWNER_GONE
+        self._live.tell(f"session {name}: {outcome_words(closed.outcome, closed.reason)}", "2")
+        return EXIT_CODES[closed.outcome]
