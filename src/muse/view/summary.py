@@ -433,8 +433,20 @@ def _redacted(body: kinds.LogRedacted, event: Event, tool: str, title: str) -> S
 
 
 def _recovered(body: kinds.LogRecovered, event: Event, tool: str, title: str) -> Said:
-    source = f" of {brief(body.source)}" if body.source else ""
-    return Said("!", "recover", f"#{body.first_lost} to #{body.last_lost}{source} are lost", "attention")
+    """A gap is told once, at its first event; each of its events says that it is lost."""
+    source = brief(body.source) or "a damaged log"
+    if body.cut:
+        many = f"#{body.first_lost} to #{body.last_lost} of {source} are left out: damaged, or after the damage"
+        return Said("!", "recover", many, "attention")
+    if not body.first_lost:
+        lost = f"{plural(body.lost, 'event')} lost" if body.lost else "nothing lost"
+        blobs = f", {plural(len(body.blobs), 'blob')} lost or in part" if body.blobs else ""
+        return Said("!", "recover", f"saved from {source}: {lost}{blobs}", "attention")
+    what = f"#{event.seq} of {source} is lost"
+    if body.first_lost == event.seq < body.last_lost:
+        what = f"#{body.first_lost} to #{body.last_lost} of {source} are lost"
+    left = f"; {size(body.remains.length)} of it remain" if body.remains is not None else ""
+    return Said("!", "recover", f"{what}{left}", "attention")
 
 
 def _signed(body: kinds.HeadSigned, event: Event, tool: str, title: str) -> Said:
