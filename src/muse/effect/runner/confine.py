@@ -57,6 +57,7 @@ _CAPABILITY_LAST = 63
 _KEPT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 10, 13, 18, 31)
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, net_bind_service, net_raw, sys_chroot, setfcap: what root
 does with files, users and ports. None of them mounts, traces, loads modules or opens files by handle."""
+_SETPCAP = 8
 _RULE_PATH = 1
 _WRITE_FILE, _MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE = 1 << 1, 1 << 6, 1 << 11, 1 << 13, 1 << 14
 _HANDLED = sum(1 << bit for bit in (1, *range(4, 15)))
@@ -76,7 +77,7 @@ def confine(plan: Plan) -> None:
             _mount(system, plan)
         if plan["network"] == "namespace":
             _raise_loopback()
-        _drop_capabilities(system)
+    _drop_capabilities(system)
     system.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _landlock(system, plan)
 
@@ -187,7 +188,10 @@ def _raise_loopback() -> None:
 
 
 def _drop_capabilities(system: _System) -> None:
-    """Keep what root needs for files of its own, and nothing that undoes the above."""
+    """Keep what root needs for files of its own, and nothing that undoes the rest. Who is not root has none to drop."""
+    permitted = _permitted()
+    if not permitted >> _SETPCAP & 1:
+        return
     for number in range(_CAPABILITY_LAST + 1):
         if number not in _KEPT_CAPABILITIES:
             try:
@@ -197,7 +201,7 @@ def _drop_capabilities(system: _System) -> None:
                     break
                 raise
     system.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    kept = sum(1 << number for number in _KEPT_CAPABILITIES) & _permitted()
+    kept = sum(1 << number for number in _KEPT_CAPABILITIES) & permitted
     system.capset(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 
@@ -244,28 +248,26 @@ def _allow(system: _System, ruleset: int, path: str, access: int) -> None:
 def found() -> dict[str, Any]:
     """Try it: `abi`; whether a mount namespace works (`mounts`), and as whom (`user`); a network namespace
     (`network`); and `why` not."""
-    import tempfile  # for this alone, and the supervisor loads this module
-
     answer: dict[str, Any] = {"abi": landlock_abi(), "mounts": False, "user": False, "network": False, "why": ""}
     if answer["abi"] < ABI_MIN:
         return answer
-    with tempfile.TemporaryDirectory(prefix="muse-probe-") as folder:
+    folder = f"/tmp/muse-probe-{os.urandom(8).hex()}"
+    try:
+        for name in ("", "open", "open/kept", "open/hidden"):
+            os.mkdir(os.path.join(folder, name), 0o700)
         for user in (False, True):
             answer["why"] = _tried(folder, answer["abi"], user, "open")
             if not answer["why"]:
-                answer |= {
-                    "mounts": True,
-                    "user": user,
-                    "network": not _tried(folder, answer["abi"], user, "namespace"),
-                }
-                break
+                network = not _tried(folder, answer["abi"], user, "namespace")
+                return answer | {"mounts": True, "user": user, "network": network}
+    finally:
+        for name in ("open/hidden", "open/kept", "open", ""):
+            os.rmdir(os.path.join(folder, name))
     return answer
 
 
 def _tried(folder: str, abi: int, user: bool, network: str) -> str:
     """Confine a child and look whether it holds there: "" or what does not."""
-    for name in ("open/kept", "open/hidden"):
-        os.makedirs(os.path.join(folder, name), exist_ok=True)
     inside = os.path.join(folder, "open")
     plan = {
         "abi": abi, "mounts": True, "user": user, "network": network, "writable": [inside], "devices": list(DEVICES),

@@ -76,7 +76,7 @@ class Live:
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.out, self.err = Stream(sys.stdout), Stream(sys.stderr)
         self.answer = ""
-        self._as_json, self.quiet = as_json, quiet
+        self.as_json, self.quiet = as_json, quiet
         self._rows = not as_json and not quiet
         self._context = Context(home=str(Path.home()))
         self._speaking = ""
@@ -98,7 +98,7 @@ class Live:
         body = event.body
         if isinstance(body, ModelResponded) and event.agent == "main":
             self.answer = "".join(block.text for block in body.blocks if block.kind == "text")
-        if self._as_json:
+        if self.as_json:
             self.out.write(json_line(event) + "\n")
         if not self._rows:
             return
@@ -155,7 +155,7 @@ class Live:
         """The answer, on standard output; not a second time on the terminal where it was just streamed."""
         self._begin_line()
         seen = self.out.terminal and self.err.terminal and bool(self._streamed) and self._streamed == self.answer
-        if self._as_json or seen or not self.answer:
+        if self.as_json or seen or not self.answer:
             return
         text = visible(self.answer) if self.out.terminal else self.answer
         self.out.write(text if text.endswith("\n") else text + "\n")
