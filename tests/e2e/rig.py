@@ -43,6 +43,7 @@ class Rig:
             "PATH": os.environ["PATH"], "HOME": str(self.home), "MUSE_HOME": str(self.muse_home), "LC_ALL": "C.UTF-8",
             "SHOP_KEY": KEY, "PYTHONDONTWRITEBYTECODE": "1", "MUSE_SANDBOX": "off",
         }  # fmt: skip
+        self.command = [MUSE]
         self._started: list[subprocess.Popen[bytes]] = []
         for name, text in files.items():
             path = self.workspace / name
@@ -71,8 +72,8 @@ class Rig:
     ) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
         return subprocess.run(
-            [MUSE, *arguments], cwd=self.workspace, env=self.environment | dict(extra or {}), capture_output=True,
-            text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL, check=False, **more,
+            [*self.command, *arguments], cwd=self.workspace, env=self.environment | dict(extra or {}),
+            capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL, check=False, **more,
         )  # fmt: skip
 
     def start(
@@ -81,7 +82,7 @@ class Rig:
         """Start the command; its standard output goes to the file `out` of the folder, its errors to `out`.err."""
         with (self.folder / out).open("ab") as stdout, (self.folder / f"{out}.err").open("ab") as stderr:
             process = subprocess.Popen(
-                [MUSE, *arguments], cwd=self.workspace, env=self.environment | dict(extra or {}),
+                [*self.command, *arguments], cwd=self.workspace, env=self.environment | dict(extra or {}),
                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
             )  # fmt: skip
         self._started.append(process)
