@@ -47,6 +47,7 @@ class _OldChain:
     """Follows the damaged log's chain; `value` is None where nothing is known."""
 
     def __init__(self, source: str) -> None:
+        self._source = source
         self.value: bytes | None = genesis(source)
         self.gaps: list[tuple[int, int]] = []
         self.lost_blobs: set[str] = set()
@@ -57,7 +58,7 @@ class _OldChain:
     def add(self, event: Stored) -> None:
         """Take the next event."""
         fact = fact_of(event)
-        if fact is None:
+        if fact is None or fact.source != self._source:  # a fact of an earlier recovery was saved like any other
             self._saved(event)
         elif fact.cut or not fact.first_lost:
             self._end(event.seq, fact)

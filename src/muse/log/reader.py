@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import apsw
 
@@ -113,7 +113,7 @@ class SqliteReader:
         cursor = self._db.cursor()
         try:
             for row in cursor.execute(f"{_EVENTS} WHERE e.seq > ? AND e.seq < ? ORDER BY e.seq", (after, end)):
-                event = Stored(*row)
+                event = _stored(row)
                 page.append(event)
                 room -= len(event.header) + len(event.body or event.hidden or b"")
                 if limited and (room <= 0 or len(page) == PAGE_EVENTS):
@@ -181,7 +181,9 @@ class SqliteReader:
                 page = fetch(self._db, tuple[int, bytes], sql, (after,))
             if not page:
                 return
-            yield from page
+            for seq, header in page:
+                _require_bytes(seq, header)
+                yield seq, header
             after = page[-1][0]
 
     def load_checkpoint(self, version: int, before: int | None = None) -> tuple[int, bytes] | None:
@@ -263,6 +265,8 @@ class SqliteReader:
         head = Head(0, genesis(self.session))
         rows = self._db.execute("SELECT seq, header, leaf_count, root, hash FROM events ORDER BY seq")
         for seq, header, count, root, hash_ in rows:
+            _require_bytes(seq, header, root, hash_)
+            _require_count(seq, count)
             head = chain.check_link(head, Stored(seq, header, None, None, count, root, hash_))
         last = fetch(self._db, tuple[bytes], "SELECT header FROM events WHERE seq = ?", (head.seq,))
         if last and parse_header(last[0][0]).epoch > self._epoch():
@@ -298,3 +302,22 @@ class SqliteReader:
 
     def _epoch(self) -> int:
         return number(self._db, "SELECT value FROM meta WHERE key = 'epoch'")
+
+
+def _stored(row: tuple[Any, ...]) -> Stored:
+    """An event from its row. SQLite checks the types of a STRICT table when it writes, and damage comes later."""
+    event = Stored(*row)
+    _require_bytes(event.seq, event.header, event.root, event.hash)
+    _require_bytes(event.seq, *(value for value in (event.body, event.key, event.hidden) if value is not None))
+    _require_count(event.seq, event.count)
+    return event
+
+
+def _require_bytes(seq: int, *values: object) -> None:
+    if not all(isinstance(value, bytes) for value in values):
+        raise Damaged(f"the row of event {seq} is damaged", seq=seq, hint=SALVAGE_HINT)
+
+
+def _require_count(seq: int, count: object) -> None:
+    if not isinstance(count, int) or not 0 < count < 2**32:
+        raise Damaged(f"the row of event {seq} is damaged", seq=seq, hint=SALVAGE_HINT)
