@@ -24,7 +24,7 @@ TEXT_BYTES_MAX: Final = HEAD_BYTES_MAX + TAIL_BYTES_MAX
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """Valid text of an output of `size` bytes. `whole`: the text as UTF-8 is exactly the output, secrets masked."""
+    """Valid text of an output of `size` bytes, secrets masked. `whole`: the text as UTF-8 is exactly the output."""
 
     text: str
     size: int
@@ -44,7 +44,9 @@ def excerpt_file(path: Path, hint: str, size: int | None = None, secrets: KnownS
     try:
         length = os.fstat(descriptor).st_size if size is None else size
         if length <= TEXT_BYTES_MAX:
-            return _whole(secrets.mask_bytes(_read_at(descriptor, 0, length)), length)
+            data = _read_at(descriptor, 0, length)
+            masked = secrets.mask_bytes(data)
+            return _whole(masked, length, unmasked=masked == data)
         head = _read_at(descriptor, 0, HEAD_BYTES_MAX)
         tail = _read_at(descriptor, length - TAIL_BYTES_MAX, TAIL_BYTES_MAX)
     finally:
@@ -71,9 +73,9 @@ def trim_end(data: bytes) -> bytes:
     return data
 
 
-def _whole(data: bytes, size: int) -> Excerpt:
+def _whole(data: bytes, size: int, *, unmasked: bool) -> Excerpt:
     cleaned = clean(data)
-    return Excerpt(cleaned.text, size, cleaned.exact is None)
+    return Excerpt(cleaned.text, size, unmasked and cleaned.exact is None)
 
 
 def _ends(head: bytes, tail: bytes, size: int, hint: str, secrets: KnownSecrets) -> Excerpt:

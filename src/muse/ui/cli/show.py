@@ -11,6 +11,7 @@ from muse import app
 from muse.errors import Damaged, UsageError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, Unknown
+from muse.event.kinds import ToolFinished, ToolStarted
 from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.files import write_file
@@ -28,22 +29,29 @@ from muse.view.visible import lines_of, one_line, paragraph
 @click.option(
     "--blob", "blob", default="", metavar="NAME", help="A blob of the event: its name as listed, or its root."
 )
-@click.option("-o", "--output", default="", metavar="FILE", help="With --blob: write it to FILE.")
+@click.option(
+    "-o",
+    "--output",
+    default="",
+    metavar="FILE",
+    help="Write the blob, or without --blob the call's whole output, to FILE.",
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--json", "as_json", is_flag=True, help="The event as one JSON line, with its hash.")
 @click.option("--no-color", is_flag=True, help="Never colour.")
 def command(address: str, blob: str, output: str, force: bool, as_json: bool, no_color: bool) -> int:
     """Print the event at ADDRESS (SESSION@SEQ; default: the last event of the last session)."""
     place = resolve(address)
-    if output and not blob:
-        raise UsageError("--output needs --blob", hint="muse show without --blob lists the event's blobs")
     with app.read_session(place.path) as reading, answers(colour=not no_color) as out:
         require_event(reading, place.address.seq)
         seq = place.address.seq or _last(reading, place.address.agent)
         event = reading.event(seq)
         if event is None:
             raise UsageError(f"{reading.session} has no events yet", hint="muse log -f waits for them")
-        if blob:
+        if output and not blob:
+            write_file(Path(output), _output_of(reading, event), force=force)
+            note(f"wrote {size(Path(output).stat().st_size)} to {output}")
+        elif blob:
             _give_blob(reading, _chosen(event, blob), output, force, out)
         elif as_json:
             out.json(_json(reading, event))
@@ -94,6 +102,28 @@ def _give_blob(reading: app.Reading, ref: BlobRef, output: str, force: bool, out
     else:
         for chunk in reading.stream(ref.blob):
             out.raw(chunk)
+
+
+def _output_of(reading: app.Reading, event: Event) -> Iterator[bytes]:
+    """Exactly what the call of an event gave out: a command's bytes without the lines that tell how it ended, of any
+    other tool what the model read. Known secrets are placeholders. Raises UsageError when the call has no result."""
+    call = getattr(event.body, "call", "")
+    found: ToolFinished | None = None
+    is_command = False
+    for one in reading.events():
+        body = one.body
+        if isinstance(body, ToolStarted) and body.call == call:
+            is_command = body.recovery == "attachable"
+        elif isinstance(body, ToolFinished) and body.call == call:
+            found = body
+    if found is None:
+        raise UsageError(f"#{event.seq} belongs to no call that has a result", hint="muse log shows which have one")
+    if found.output is not None:
+        return reading.stream(found.output.blob)
+    if isinstance(found.text, BlobRef):
+        return reading.stream(found.text.blob)
+    text = found.text.encode()
+    return iter([text[: found.output_bytes] if is_command else text])
 
 
 def _json(reading: app.Reading, event: Event) -> str:
