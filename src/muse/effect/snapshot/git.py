@@ -71,7 +71,8 @@ class Deadline:
 
 
 class Git:
-    """git with its own `folder` (GIT_DIR) and `objects`, looking at the work tree `top` from the folder `cwd` in it."""
+    """git with its own `folder` (GIT_DIR) and `objects`, looking at the work tree `top` from the folder `cwd` in it.
+    For what needs no work tree, both may be `folder`."""
 
     def __init__(self, program: str, folder: Path, objects: Path, top: Path, cwd: Path) -> None:
         self._program = program
@@ -107,6 +108,8 @@ class Git:
                     stdout=subprocess.PIPE, stderr=said, cwd=self._cwd, env=self._environment, start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
+                if not self._cwd.is_dir():
+                    raise SnapshotError(f"the folder {self._cwd} is not there") from error
                 raise SnapshotError(f"git cannot be started: {error.strerror or error}") from error
             late = threading.Event()
             timer = threading.Timer(seconds, _end, (process, late))
@@ -123,7 +126,8 @@ class Git:
             if late.is_set():
                 raise deadline.missed()
             if code:
-                raise GitFailed(f"git {arguments[0]} failed: {_last_words(said, code)}")
+                command = next(one for one in arguments if one[0] != "-" and "=" not in one)
+                raise GitFailed(f"git {command} failed: {_last_words(said, code)}")
 
 
 def process_output(process: "subprocess.Popen[bytes]") -> bytes:

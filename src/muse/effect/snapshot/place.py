@@ -43,7 +43,6 @@ _CONFIG: Final = """\
 	looseCompression = 1
 	compression = 1
 	fsync = none
-	fsyncObjectFiles = false
 	logAllRefUpdates = false
 [gc]
 	auto = 0

@@ -52,6 +52,9 @@ EXCLUDE_BYTES_MAX: Final = 1 << 20
 IGNORED_ENTRIES_MAX: Final = 1_000
 """How many entries of ignored folders are looked at."""
 
+LOOSE_OBJECTS_MAX: Final = 10_000
+"""With more contents than this in files of their own, old ones are taken away when an owner leaves."""
+
 _MARK: Final = "00000000"
 _KINDS: Final = {"01": "large", "02": "unreadable"}
 _NO_ROOM: Final = ("No space left", "Disk quota", "insufficient permission", "Read-only file system", "unable to write")
@@ -102,6 +105,8 @@ class Scan:
         """`top` is the root of the repository that `work` belongs to, or `work`; `excludes` and `users` are the files
         of patterns of that repository and of the user, if there are such; `without` is a folder that is left out."""
         self._git = Git(program, place.git_folder, place.objects, top, work)
+        self.git = Git(program, place.git_folder, place.objects, place.git_folder, place.git_folder)
+        """For comparing trees, also of a work tree that is no more."""
         self._program = program
         self._place = place
         self._work = work
@@ -113,11 +118,6 @@ class Scan:
             self._without = os.fsencode(without.relative_to(top)) + b"/"
         self._tree = ""
         self._stand_ins: dict[bytes, str] = {}
-
-    @property
-    def git(self) -> Git:
-        """For comparing trees."""
-        return self._git
 
     @property
     def prefix(self) -> bytes:
@@ -135,6 +135,7 @@ class Scan:
                 found, tree = self._looked(known, deadline)
             except GitFailed as error:
                 if _is_no_room(error):
+                    self._prune(deadline, "now")
                     raise
                 # An index that cannot be read, say, or one that names contents which are gone: begin anew, once.
                 self._place.forget()
@@ -176,6 +177,17 @@ class Scan:
 
     def _removals(self, paths: list[bytes]) -> bytes:
         return b"".join(b"0 " + b"0" * 40 + b"\t" + self._prefix + path + b"\0" for path in paths)
+
+    def tidy(self, deadline: Deadline) -> None:
+        """Take away old contents that no index needs, when there are many. Raises SnapshotError."""
+        with suppress(OSError):
+            if len(os.listdir(self._place.objects / "17")) > LOOSE_OBJECTS_MAX // 256:
+                self._prune(deadline, "2.weeks.ago")
+
+    def _prune(self, deadline: Deadline, expire: str) -> None:
+        if not self._place.others:
+            with suppress(GitFailed):
+                self.git.run(deadline, "prune", f"--expire={expire}")
 
     # -- what differs ------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -108,6 +109,8 @@ class Snapshots:
     def close(self) -> None:
         """Give up the folders of snapshots."""
         for tree in self._trees.values():
+            with suppress(SnapshotError):
+                tree.scan.tidy(Deadline(self._timeout))
             tree.place.close()
         self._trees.clear()
 
