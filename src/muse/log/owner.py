@@ -260,6 +260,7 @@ class SqliteOwner(SqliteReader):
             raise
         except apsw.Error as error:
             self._broken = True
+            self._is_unsynced = self._is_unsynced or isinstance(error, apsw.IOError)
             self._roll_back()
             raise schema.translate(error, self.path) from error
         except BaseException:

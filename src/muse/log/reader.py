@@ -45,6 +45,7 @@ class SqliteReader:
         self._db = db
         self._head = Head(0, genesis(session))
         self._broken = False
+        self._is_unsynced = False
         self._closed = False
         self._data_version = 0
         self.tail = Tail()

@@ -357,6 +357,8 @@ class SqliteLog(SqliteOwner):
         if self._ownership is not None:
             db.set_busy_handler(schema.Patience(OWNER_RETRY_SECONDS))
         try:
+            if self._is_unsynced:
+                self._write_again()
             if self._guard is not None:  # the owner's own head stays: what follows it is looked at like any other
                 self._guard.take(db)
             else:
@@ -364,6 +366,16 @@ class SqliteLog(SqliteOwner):
         except apsw.Error as error:
             raise schema.translate(error, self.path) from error
         self._broken = False
+
+    def _write_again(self) -> None:
+        """After a flush that failed, the system may show as written what is not on the disk, and will not write it
+        again. So all of the write-ahead log goes to the main file before anything is built on it."""
+        try:
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:  # a reader holds on: then at least a write of our own has to succeed
+            self._db.execute("UPDATE meta SET value = value WHERE key = 'epoch'")
+        self._is_unsynced = False
+        self._wal_pages = 0
 
     def close(self) -> None:
         """See `Log.close`."""

@@ -284,7 +284,12 @@ class Loop:
 
     async def _reopen_store(self, failures: int, error: StoreUnavailable) -> None:
         """An append failed: nothing of it is assumed. Open again, or give up and leave the log as it is."""
-        if failures >= STORE_ATTEMPTS_MAX:
-            raise error
-        await anyio.sleep(STORE_WAIT_SECONDS * failures)
-        self.log.reopen()
+        while failures < STORE_ATTEMPTS_MAX:
+            await anyio.sleep(STORE_WAIT_SECONDS * failures)
+            try:
+                self.log.reopen()
+            except StoreUnavailable as still:
+                failures, error = failures + 1, still
+            else:
+                return
+        raise error
