@@ -1,5 +1,5 @@
 # Everything runs from a fresh clone: `make demo`, `make test`. The environment is .venv/, the command .venv/bin/muse.
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup demo test check bench compare lock clean
 VENV ?= .venv
 BIN = $(VENV)/bin
 
@@ -24,6 +24,9 @@ test: setup  ## all checks and tests
 
 bench: setup  ## measure, and write docs/performance.md
 	$(BIN)/python -m bench
+
+compare: setup  ## the same task killed under muse and under other frameworks; writes docs/comparison.md
+	$(BIN)/python -m tools.compare
 
 lock: setup  ## resolve requirements.lock again
 	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 --group dev pyproject.toml -o requirements.lock --quiet
