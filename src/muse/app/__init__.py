@@ -3,6 +3,13 @@
 Front doors ask it for logs, for views' data and for a session to run; they never see what it is made of.
 """
 
+from muse.app.archiving import Archived as Archived
+from muse.app.archiving import archived as archived
+from muse.app.archiving import children as children
+from muse.app.archiving import holding_of as holding_of
+from muse.app.archiving import put_away as put_away
+from muse.app.archiving import remove_archived as remove_archived
+from muse.app.archiving import take_back as take_back
 from muse.app.commands import command_with as command_with
 from muse.app.commands import holds_secret as holds_secret
 from muse.app.commands import known_secrets as known_secrets
@@ -13,7 +20,6 @@ from muse.app.commands import refuse_agents as refuse_agents
 from muse.app.commands import refuse_agents_at as refuse_agents_at
 from muse.app.commands import submit as submit
 from muse.app.keeping import Holding as Holding
-from muse.app.keeping import children as children
 from muse.app.keeping import holding as holding
 from muse.app.keeping import remove as remove
 from muse.app.keeping import removed_sessions as removed_sessions
@@ -26,6 +32,7 @@ from muse.app.leftovers import take_away as take_away
 from muse.app.models import model_of as model_of
 from muse.app.models import rules as rules
 from muse.app.owned import Owned as Owned
+from muse.app.places import ARCHIVE_SUFFIX as ARCHIVE_SUFFIX
 from muse.app.places import SUFFIX as SUFFIX
 from muse.app.places import catalog as catalog
 from muse.app.places import create_log as create_log

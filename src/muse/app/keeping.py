@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from muse.app.places import catalog, open_log, run_folder, session_files, tombstones
+from muse.app.places import open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError, UsageError
 from muse.failpoint import hit
@@ -123,20 +123,16 @@ def require_removable(session: str, path: Path, children: Mapping[str, Iterable[
         raise Busy(
             f"{session} has left processes running: {'; '.join(left[:3])}", hint="end them first, or resume the session"
         )
+    refuse_parent(session, children)
+
+
+def refuse_parent(session: str, children: Mapping[str, Iterable[str]]) -> None:
+    """Raises UsageError for a session that another one goes on from."""
     if forks := sorted(children.get(session, ())):
         raise UsageError(
             f"{session} is what {', '.join(forks[:3])} goes on from: without it that session cannot be understood",
             hint="remove the fork first, or keep both; muse archive makes them smaller",
         )
-
-
-def children() -> dict[str, list[str]]:
-    """Which sessions go on from which: parent → children. A log that cannot be read names no parent."""
-    found: dict[str, list[str]] = {}
-    for entry in catalog().entries(session_files()):
-        for parent in entry.parents:
-            found.setdefault(parent, []).append(entry.session)
-    return found
 
 
 def left_running(session: str) -> list[str]:
@@ -210,7 +206,7 @@ def remove(found: Holding, children: Mapping[str, Iterable[str]], why: str = "")
     held = lock.acquire(path.with_suffix(".lock"))
     try:
         require_removable_now(session)
-        _settle(path)
+        settle(path)
         stone = Tombstone(
             session=session, removed=now(), name=entry.name, why=why, events=entry.events, hash=entry.hash,
             size=found.size,
@@ -245,7 +241,7 @@ def remove_run_folder(session: str) -> None:
     shutil.rmtree(run_folder(session), ignore_errors=True)
 
 
-def _settle(path: Path) -> None:
+def settle(path: Path) -> None:
     """Move the write-ahead log into the file, so that none is left that would belong to a copy put there later."""
     with suppress(MuseError):  # a damaged one goes as it is
         open_log(path, read_only=False, check=False).close()

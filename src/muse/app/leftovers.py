@@ -14,8 +14,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from muse.app.archiving import archived, forget, holding_of, is_in_active
 from muse.app.keeping import is_locked, left_running, recorded_calls, run_part, stop_runner, usage
-from muse.app.places import SUFFIX, catalog, open_log, run_folder, session_files, tombstones
+from muse.app.places import SUFFIX, archive_folder, catalog, open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError
 from muse.event.kinds import COMMANDS
@@ -26,7 +27,7 @@ from muse.log.keeping import BESIDE, unlink_log
 YOUNG_SECONDS: Final = 3600.0
 """What was touched within the last hour may belong to a process that is just beginning: it is no leftover yet."""
 
-Kind = Literal["run folder", "spool", "empty log", "draft", "beside a log", "tombstone", "unpacked", "blobs"]
+Kind = Literal["run folder", "spool", "empty log", "draft", "beside a log", "tombstone", "unpacked", "blobs", "archive"]
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -65,6 +66,7 @@ def look_around(clock: Callable[[], float] = time.time) -> Found:
     for entry in entries.values():
         _in_log(found, entry, old)
     _unpacked(found)
+    _archives(found, old)
     return found
 
 
@@ -318,6 +320,43 @@ def _unpacked(found: Found) -> None:
         found.leftovers.append(Leftover("unpacked", str(folder), why, files, size))
 
 
+# ---------------------------------------------------------------------- archives of sessions that are in the list
+
+
+def _archives(found: Found, old: float) -> None:
+    for record in archived():
+        active = is_in_active(record)
+        if active:
+            why = "the session is in the list again, with all that is in this archive"
+            part = holding_of(record)
+            found.leftovers.append(Leftover("archive", record.file, why, part.files, part.size, record.session))
+        elif active is False:
+            found.stays.append(Stays(record.file, "the session in the list is another one than the archive holds"))
+        elif not Path(record.file).exists():
+            found.stays.append(
+                Stays(record.file, "the archive is not where it was put, and the session is nowhere else")
+            )
+    for path in sorted(archive_folder().glob(".*.new")):
+        if _is_older(path, old):
+            why = "a file that was never finished"
+            found.leftovers.append(Leftover("draft", str(path), why, 1, path.lstat().st_size))
+
+
+def _take_archive(leftover: Leftover) -> str:
+    record = next((one for one in archived() if one.session == leftover.session), None)
+    path = _log_of(leftover.session)
+    if record is None or path is None:
+        return "the session is not in the list (any more)"
+    held = lock.acquire(path.with_suffix(".lock"))  # who puts it away holds this until the log is gone
+    try:
+        if not is_in_active(record):
+            return "the session is not in the list (any more)"
+        forget(record)
+    finally:
+        held.release()
+    return ""
+
+
 def _take_folder(leftover: Leftover) -> str:
     shutil.rmtree(leftover.path)
     return ""
@@ -331,5 +370,5 @@ def _folders(place: Path) -> Iterator[Path]:
 _TAKES: Final[dict[str, Callable[[Leftover], str]]] = {
     "tombstone": _settle_tombstone, "run folder": _take_run_folder, "spool": _take_spool,
     "empty log": _take_empty_log, "blobs": _sweep_blobs, "beside a log": _take_beside, "draft": _take_file,
-    "unpacked": _take_folder,
+    "unpacked": _take_folder, "archive": _take_archive,
 }  # fmt: skip

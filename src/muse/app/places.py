@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SESSION_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SUFFIX = ".muse"
+ARCHIVE_SUFFIX = ".muse.zst"
 DATE_FOLDERS = 3
 """Year, month and day lead to a session's file."""
 YEAR_MAX = 9999
@@ -90,12 +91,32 @@ def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
     more) is damage."""
     from muse.log.sqlite import SqliteLog
 
+    if path.name.endswith(ARCHIVE_SUFFIX):
+        return _open_archived(path, read_only=read_only, check=check)
     try:
         return SqliteLog.open(path, commands=COMMANDS, read_only=read_only, check=check)
     except NotALog as error:
         if path.suffix == SUFFIX:
             raise
         raise UsageError(str(error), hint="give a session, its file, or an export (.jsonl)") from error
+
+
+def _open_archived(path: Path, *, read_only: bool, check: bool) -> Log:
+    from muse.log.archive import UnpackedLog
+
+    if not read_only:
+        session = path.name.removesuffix(ARCHIVE_SUFFIX)
+        raise UsageError(f"{session} is archived: it can be read only", hint=f"muse archive --restore {session}")
+    if not path.exists():
+        raise UsageError(
+            f"there is no file {path}", hint="was it moved? muse ls --archived says where archives were put"
+        )
+    return UnpackedLog.of(path, muse_home() / "cache" / "unpacked", commands=COMMANDS, check=check)
+
+
+def archive_folder() -> Path:
+    """Where archived sessions are recorded, and kept where no other folder was given."""
+    return muse_home() / "archive"
 
 
 def read_session(path: Path) -> Reading:

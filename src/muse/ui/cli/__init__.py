@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
     "redact": "Take a secret out of a session; the rest still verifies.",
+    "archive": "Put sessions away, small and still readable.",
     "rm": "Remove sessions for good; says what first.",
     "gc": "Take away what no session needs.",
     "recover": "Save what a damaged session still holds.",

@@ -96,7 +96,8 @@ def named(sessions: Iterable[str]) -> list[app.Entry]:
         if place is None or place.address.agent or place.address.seq:
             raise UsageError(f"{text!r} is no whole session", hint="give an id, a unique part of one, a name or a file")
         paths[place.path.absolute()] = None
-    return app.catalog().entries(paths)
+    away = {Path(record.file): record for record in app.archived()}
+    return [app.holding_of(away[path]).entry if path in away else app.catalog().entries([path])[0] for path in paths]
 
 
 def row_of(found: app.Holding) -> str:

@@ -35,12 +35,22 @@ def find_session(text: str, folder: Path | None = None, *, running: bool = False
     found = [path for path in files if text in (path.stem, short_id(path.stem))]
     found = found or [path for path in files if _name_of(path) == text][:1]
     found = found or [path for path in files if text in path.stem]
+    found = found or _archived(text)
     if len(found) == 1:
         return found[0]
     if not found:
         raise _no_session(text)
-    some = ", ".join(path.stem for path in found[:5])
+    some = ", ".join(path.name.partition(".")[0] for path in found[:5])
     raise UsageError(f"{text!r} names {len(found)} sessions: {some}", hint="give more of the id")
+
+
+def _archived(text: str) -> list[Path]:
+    """The archived sessions that SESSION names; commands that read take them like others."""
+    records = app.archived()
+    found = [one for one in records if text in (one.session, short_id(one.session))]
+    found = found or [one for one in records if one.entry.name == text][:1]
+    found = found or [one for one in records if text in one.session]
+    return [Path(one.file) for one in found]
 
 
 def _no_session(text: str) -> UsageError:

@@ -28,12 +28,15 @@ _COLOURS: Final = {"running": "32", "waiting": "33", "stopped": "33", "damaged":
 @click.command("ls")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=SHOWN, metavar="N", help="How many (20; 0 for all).")
 @click.option("-a", "--all", "everywhere", is_flag=True, help="Of all folders.")
+@click.option("--archived", is_flag=True, help="Those that were put away, of all folders.")
 @click.option("--removed", is_flag=True, help="Those that were removed, of all folders.")
 @click.option("--json", "as_json", is_flag=True, help="One session a line, as JSON.")
 @click.option("--no-color", is_flag=True, help="Never colour.")
-def command(last: int, everywhere: bool, removed: bool, as_json: bool, no_color: bool) -> int:
+def command(last: int, everywhere: bool, archived: bool, removed: bool, as_json: bool, no_color: bool) -> int:
     """List the sessions of this folder, newest first: id, age, state, events, tokens and cost, workspace, the first
     words of the prompt. A folder without sessions shows those of the nearest one above it, up to its repository."""
+    if archived:
+        return _list_archived(last, as_json=as_json)
     if removed:
         return _list_removed(last, as_json=as_json)
     found, elsewhere = all_sessions() if everywhere else sessions_of(here())
@@ -53,8 +56,27 @@ def command(last: int, everywhere: bool, removed: bool, as_json: bool, no_color:
         note(f"and {plural(len(found) - len(entries), 'older session')}: muse ls{more} -n 0")
     if elsewhere:
         note(f"{plural(len(elsewhere), 'session')} of other folders: muse ls --all")
+    if everywhere and (away := app.archived()):
+        note(f"{plural(len(away), 'archived session')}: muse ls --archived")
     if everywhere and (gone := app.removed_sessions()):
         note(f"{plural(len(gone), 'removed session')}: muse ls --removed")
+    return 0
+
+
+def _list_archived(last: int, *, as_json: bool) -> int:
+    records = app.archived()
+    with answers() as out:
+        for record in records[:last] if last else records:
+            if as_json:
+                out.json(msgspec.json.encode(record, order="sorted").decode())
+                continue
+            entry = record.entry
+            amount = f"{entry.events:,} ev  {size(record.original_size)} → {size(record.size)}"
+            said = headline(entry.name or entry.prompt)
+            where = f"{tilde(entry.workspace)}  {tilde(record.file)}"
+            out.line(f"{short_id(record.session)}  archived {record.archived[:10]}  {amount}  {where}  {said}".rstrip())
+    if not records:
+        note("no session is archived")
     return 0
 
 

@@ -27,7 +27,11 @@ def command(yes: bool, dry_run: bool, as_json: bool, why: str, **given: Any) -> 
     by_flags = not given["sessions"]
     children = app.children()
     ready: list[app.Holding] = []
+    away = {record.file: record for record in app.archived()}
     for entry in entries:
+        if entry.file in away:
+            ready.append(app.holding_of(away[entry.file]))
+            continue
         found = app.holding(entry)
         try:
             app.refuse_agents_at(Path(entry.file), CLIENT, f"rm {entry.session}")
@@ -55,10 +59,14 @@ def _remove(
     if not confirmed(f"remove {total} for good?", yes=yes):
         note("nothing was removed")
         return 1
+    away = {record.file: record for record in app.archived()}
     done: list[app.Holding] = []
     try:
         for found in ready:
-            app.remove(found, children, why)
+            if found.entry.file in away:
+                app.remove_archived(away[found.entry.file], children, why)
+            else:
+                app.remove(found, children, why)
             done.append(found)
     except MuseError as error:
         error.hint = error.hint or "muse gc finishes a removal that was cut short"
