@@ -18,6 +18,7 @@ from muse.app.commands import owner_of as owner_of
 from muse.app.commands import owner_pid as owner_pid
 from muse.app.commands import refuse_agents as refuse_agents
 from muse.app.commands import refuse_agents_at as refuse_agents_at
+from muse.app.commands import state_to_go_on as state_to_go_on
 from muse.app.commands import submit as submit
 from muse.app.keeping import Holding as Holding
 from muse.app.keeping import holding as holding

@@ -4,7 +4,7 @@ import hashlib
 import os
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -13,16 +13,20 @@ from muse.config import BUILT_IN, Config, load
 from muse.errors import ConfigError, Conflict, MuseError, UsageError
 from muse.event.content import Origin
 from muse.event.envelope import Event
-from muse.event.kinds import NoteAdded
+from muse.event.kinds import AgentSteered, ApprovalDecided, NoteAdded, PolicyChanged, UserPrompted
 from muse.log.protocol import Log
 from muse.runtime import host
+from muse.runtime.screening import fold_screened
 from muse.runtime.seal import seal
+from muse.runtime.session import Session
 
 if TYPE_CHECKING:
     from muse.effect.tool.masking import KnownSecrets
 
 SUPERVISOR = b"/effect/runner/supervisor.py"
 """What the command line of a runner, and of each keeper below it, holds."""
+SCREENED = (ApprovalDecided, AgentSteered, UserPrompted, PolicyChanged)
+"""Commands that make an agent do something, or let it."""
 TRIED_MAX = 200
 """Characters that the log keeps of a command that an agent's process tried and was refused."""
 
@@ -58,6 +62,27 @@ def refuse_agents_at(path: Path, client: str, tried: str) -> None:
     with suppress(MuseError), closing(open_log(path, read_only=False, check=False)) as log:
         refuse_agents(log, client, tried)
     origin(client)
+
+
+def screen(event: Event) -> Literal["", "below_runner", "no_origin"]:
+    """Why the owner does not follow a command that came in, "" if it does: an approval, words or a policy from a
+    process below a runner, or from one that does not say where it comes from.
+
+    An origin is what its writer says of itself. It is compared with what the kernel says, as long as that process
+    lives; who lies about it, and has ended, is not found out.
+    """
+    body = event.body
+    if not isinstance(body, SCREENED) or (isinstance(body, ApprovalDecided) and body.decision != "allow"):
+        return ""
+    if body.origin.pid <= 0:
+        return "no_origin"
+    alive = Origin(pid=body.origin.pid, ancestry=tuple(host.ancestry(body.origin.pid)))
+    return "below_runner" if _is_below_runner(body.origin) or _is_below_runner(alive) else ""
+
+
+def state_to_go_on(log: Log) -> Session:
+    """The state after the last event, but for commands that came in since and that the next owner will not follow."""
+    return fold_screened(log, screen)
 
 
 def _is_below_runner(found: Origin) -> bool:

@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import msgspec
 
-from muse.app.commands import known_secrets
+from muse.app.commands import known_secrets, screen
 from muse.app.models import model_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
 from muse.app.sandbox import sandbox_of
@@ -52,6 +53,7 @@ class Owned:
 
         model = model or model_of(config, settings)
         self._secrets = known_secrets(config)
+        self._mine: set[str] = set()
         self.sandbox = sandbox_of(config, settings, workspace, path_of(log))
         self.sandbox.prepare()
         settings = msgspec.structs.replace(settings, sandbox="" if self.sandbox.why else self.sandbox.mode)
@@ -82,20 +84,15 @@ class Owned:
         self._blobs: Log | None = None
         self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets)
         equipment = Equipment(
-            model=model,
-            tools=found,
-            workspace=Workspace(workspace),
-            log=log,
-            blobs=self._blob_log,
-            settled=self._settled,
-            on_signal=on_signal,
+            model=model, tools=found, workspace=Workspace(workspace), log=log, blobs=self._blob_log,
+            settled=self._settled, on_signal=on_signal, changes=self._watching.changes,
             leftovers=RunnerLeftovers(self._runner, self._secrets.mask),
-            changes=self._watching.changes,
-        )
+        )  # fmt: skip
         self._log = log
         self.running = Running(
-            log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal
-        )
+            log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal,
+            screen=self._screen,
+        )  # fmt: skip
 
     def _settled(self, call: str, attempt: int) -> None:
         """The result is in the log: what the runner has of it may go. What cannot be taken away stays as litter."""
@@ -123,9 +120,14 @@ class Owned:
 
     def submit(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> int:
         """Submit a command, through the log like anybody else and without known secrets, and return its seq."""
-        seq = self._submitter.submit(seal(self._secrets.masked(body), agent, cause))
+        draft = seal(self._secrets.masked(body), agent, cause)
+        self._mine.add(draft.id)
+        seq = self._submitter.submit(draft)
         self.running.poke()
         return seq
+
+    def _screen(self, event: Event) -> Literal["", "below_runner", "no_origin"]:
+        return "" if event.id in self._mine else screen(event)
 
     async def run(self) -> Session:
         """Go on until the session closes, then let go of runner and log."""

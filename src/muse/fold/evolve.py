@@ -24,6 +24,7 @@ from muse.event.kinds import (
     BudgetRaised,
     BudgetReached,
     CancelRequested,
+    CommandRefused,
     EffectDoubted,
     EffectReconciled,
     FilesChanged,
@@ -46,7 +47,7 @@ from muse.event.kinds import (
     UserPrompted,
 )  # fmt: skip
 from muse.fold import turns
-from muse.fold.state import Agent, ModelCall, Process, Session, Timer, ToolRun, Undo, process_key, touch
+from muse.fold.state import Agent, ModelCall, PolicyStep, Process, Session, Timer, ToolRun, Undo, process_key, touch
 
 ABOUT_THE_LOG: Final = frozenset({"log.redacted", "log.recovered", "head.signed"})
 """Facts about the log itself: a closed session stays closed."""
@@ -114,10 +115,12 @@ def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
     state.name = body.name or state.name
     if before is None:
         state.date, state.instructions = body.date, body.instructions
-    if before is None or before.mode != now.mode:
-        state.mode = now.mode
-    if before is None or before.permissions != now.permissions:
-        state.allow, state.ask, state.deny = now.permissions.allow, now.permissions.ask, now.permissions.deny
+    mode = now.mode if before is None or before.mode != now.mode else ""
+    rules, replaces = now.permissions, before is None or before.permissions != now.permissions
+    if replaces:
+        _change_policy(state, PolicyStep(event.seq, mode, rules.allow, rules.ask, rules.deny, replaces))
+    elif mode:
+        _change_policy(state, PolicyStep(event.seq, mode))
     # How long an approval waits is a matter of who sits there now: the limit is set anew under this opening's settings.
     state.timers = {key: timer for key, timer in state.timers.items() if not key.startswith("approval:")}
     for agent in state.agents.values():
@@ -344,7 +347,7 @@ def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> se
     if body.remember and body.decision == "allow":
         state.remembered = (*state.remembered, body.remember)
     if body.decision == "allow":
-        run.phase, run.approval = "approved", event.seq
+        run.phase, run.approval, run.remember = "approved", event.seq, body.remember
         return {event.agent}
     if body.by == "timeout":
         turns.unanswered(state, agent, run)
@@ -354,9 +357,47 @@ def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> se
 
 
 def _policy_changed(state: Session, event: Event, body: PolicyChanged) -> set[str]:
-    state.mode = body.mode or state.mode
-    state.allow, state.ask, state.deny = state.allow + body.allow, state.ask + body.ask, state.deny + body.deny
+    _change_policy(state, PolicyStep(event.seq, body.mode, body.allow, body.ask, body.deny))
     return set(state.agents)
+
+
+def _change_policy(state: Session, step: PolicyStep) -> None:
+    state.policy = (*state.policy, step)
+    state.mode = step.mode or state.mode
+    if step.replaces:
+        state.allow, state.ask, state.deny = step.allow, step.ask, step.deny
+    else:
+        state.allow, state.ask, state.deny = state.allow + step.allow, state.ask + step.ask, state.deny + step.deny
+
+
+def _refused(state: Session, event: Event, body: CommandRefused) -> set[str]:
+    """What a command did that is not followed is taken back. It stands just before, and nothing came of it yet."""
+    if any(step.seq == body.command for step in state.policy):
+        steps = [step for step in state.policy if step.seq != body.command]
+        state.policy, state.mode, state.allow, state.ask, state.deny = (), "default", (), (), ()
+        for step in steps:
+            _change_policy(state, step)
+        return set(state.agents)
+    agent = state.agents.get(event.agent)
+    if agent is None:
+        state.early = tuple(said for said in state.early if said.seq != body.command)
+        return set()
+    agent.cause = event.seq
+    agent.steers = [said for said in agent.steers if said.seq != body.command]
+    agent.queue = [said for said in agent.queue if said.seq != body.command]
+    if agent.turn and agent.items and isinstance(agent.items[-1], Said) and agent.items[-1].seq == body.command:
+        turns.cancel(state, agent, event.seq, "the command that began it was refused")
+    for run in agent.batch:
+        if run.approval == body.command and run.phase == "approved":
+            _ask_again(state, run, event.seq)
+    return {event.agent}
+
+
+def _ask_again(state: Session, run: ToolRun, seq: int) -> None:
+    run.phase, run.approval, run.cause = "asked", 0, seq
+    state.approvals[run.request] = run.key
+    if run.remember:
+        state.remembered = tuple(one for one in state.remembered if one != run.remember)
 
 
 def _doubted(state: Session, event: Event, body: EffectDoubted) -> set[str]:
@@ -476,7 +517,7 @@ _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     ModelRequested: _model_requested, ModelResponded: _model_responded, ModelFailed: _model_failed,
     ModelChanged: _model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
     FilesChanged: _files_changed, FilesUnknown: _files_unknown, ApprovalRequested: _approval_requested,
-    ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed,
+    ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed, CommandRefused: _refused,
     ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
     EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: _budget_reached,
     BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired, LogRecovered: _recovered,

@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -52,6 +52,7 @@ class ToolRun(msgspec.Struct, kw_only=True):
     request: int = 0
     approval: int = 0
     allowed_by: str = ""
+    remember: str = ""
     timed_out: bool = False
     cancelling: bool = False
     text: str = ""
@@ -93,6 +94,17 @@ class Agent(msgspec.Struct, kw_only=True):
             batch=[msgspec.structs.replace(run) for run in self.batch],
             call=msgspec.structs.replace(self.call) if self.call else None,
         )
+
+
+class PolicyStep(msgspec.Struct, frozen=True):
+    """What an opening or a person changed at `seq`: another mode, more rules, or (`replaces`) other rules."""
+
+    seq: int
+    mode: str = ""
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    replaces: bool = False
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +163,7 @@ class Session(msgspec.Struct, kw_only=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     remembered: tuple[str, ...] = ()
+    policy: tuple[PolicyStep, ...] = ()
     agents: dict[str, Agent] = {}
     active: set[str] = set()
     timers: dict[str, Timer] = {}

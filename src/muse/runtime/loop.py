@@ -27,6 +27,7 @@ from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
 from muse.log.protocol import Draft, Log, Ownership, Stored
 from muse.runtime.checkpoint import next_checkpoint, write_state
 from muse.runtime.dispatch import Dispatch
+from muse.runtime.screening import Screen, refusals, trailing
 from muse.runtime.seal import seal
 
 POLL_SECONDS = 0.02
@@ -67,9 +68,10 @@ class Loop:
         *,
         stay: bool = False,
         on_fatal: Callable[[MuseError], None] | None = None,
+        screen: Screen | None = None,
     ) -> None:
         """`on_fatal` is called when a step failed for good, before anything that runs is cancelled; it need not
-        return."""
+        return. `screen` is asked about each command that came in: why it is not to be followed, "" if it is."""
         self.log = log
         self.ownership = ownership
         self.state = state
@@ -78,6 +80,7 @@ class Loop:
         self.on_event = on_event
         self.stay = stay
         self.on_fatal = on_fatal
+        self.screen = screen
         self._inbox: list[Outcome] = []
         self._woken: set[str] = set(state.agents) | {"main"}
         self._wake = anyio.Event()
@@ -109,6 +112,7 @@ class Loop:
 
     async def run(self) -> Session:
         """Go on until the session is closed. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""
+        self._inbox += [outcome for outcome, _ in self._refused(trailing(self.log, self.state.opened))]
         async with anyio.create_task_group() as tasks:
             self.dispatch.begin(tasks, self)
             idle = False
@@ -133,10 +137,9 @@ class Loop:
         if self._failed is not None:
             raise self._failed
         self._wake = anyio.Event()
-        if self.log.changed():
-            self._fold_missed()
+        refused = self._fold_missed() if self.log.changed() else []
         outcomes, self._inbox = self._inbox, []
-        facts = [(outcome, seal(outcome.body, outcome.agent, outcome.cause)) for outcome in outcomes]
+        facts = [*refused, *map(_sealed, outcomes)]
         if facts or self._woken or time.monotonic() >= self._room_at:
             self._require_room(facts)
         if facts or self._woken:
@@ -155,7 +158,7 @@ class Loop:
         if facts:
             with suppress(StoreUnavailable):  # then what they tell is asked again after a resume
                 self.log.append([draft for _, draft in facts], [], self.state.seq, self.ownership.epoch)
-                self._fold_missed()
+                self._fold_missed()  # nothing is decided any more: the next owner looks who said what
         raise StoreUnavailable(
             "the disk with the log is nearly full: nothing more is started",
             hint="free some space there, then go on with `muse resume`",
@@ -171,15 +174,14 @@ class Loop:
                     return
                 races += 1
                 self.state = undone(undo, self.state)
-                self._fold_missed()
-                facts = []
+                facts = self._fold_missed()
             except StoreUnavailable as error:
                 failures += 1
                 self.state = undone(undo, self.state)
                 await self._reopen_store(failures, error)
                 if facts and self.log.find([facts[0][1].id]):
                     facts = []
-                self._fold_missed()
+                facts = [*facts, *self._fold_missed()]
             woken, self._woken = woken | self._woken, set()
 
     def _append_once(self, facts: list[tuple[Outcome, Draft]], woken: set[str], undo: Undo, *, locked: bool) -> bool:
@@ -253,9 +255,10 @@ class Loop:
                 missed_events.append(event)
                 agents |= evolve(self.state, event, undo)
             assert first == self.state.seq + 1
-            made = self._derive(facts, agents, undo)
+            refused = self._refused(missed_events)
+            made = self._derive([*facts, *refused], agents, undo)
             batch.facts, batch.decisions = made.facts, made.decisions
-            return [draft for _, draft in made.decisions]
+            return [draft for _, draft in (*refused, *made.decisions)]
 
         hit("before_append")
         self.log.append_deciding([draft for _, draft in facts], derive, expected, self.ownership.epoch)
@@ -265,14 +268,20 @@ class Loop:
             self.dispatch.react(event, self.state)
         self._durable(batch, expected + len(missed_events))
 
-    def _fold_missed(self) -> None:
+    def _fold_missed(self) -> list[tuple[Outcome, Draft]]:
         """Fold what stands in the log and was not folded yet: commands of others, and what we appended without a
-        reply or in a lost race."""
+        reply or in a lost race. Returns the refusals that must be recorded before anything is decided."""
+        events: list[Event] = []
         for stored in self.log.missed(after=self.state.seq):
             event = decode(stored.header, stored.body, stored.hidden)
             self._woken |= evolve(self.state, event)
             self.on_event(event)
             self.dispatch.react(event, self.state, self._request_of(event))
+            events.append(event)
+        return self._refused(events)
+
+    def _refused(self, events: Sequence[Event]) -> list[tuple[Outcome, Draft]]:
+        return [_sealed(Outcome(event.agent, event.seq, body)) for event, body in refusals(events, self.screen)]
 
     def _request_of(self, event: Event) -> bytes:
         """The bytes that a `model.requested` just folded stands for, built again."""
@@ -293,3 +302,7 @@ class Loop:
             else:
                 return
         raise error
+
+
+def _sealed(outcome: Outcome) -> tuple[Outcome, Draft]:
+    return outcome, seal(outcome.body, outcome.agent, outcome.cause)

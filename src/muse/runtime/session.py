@@ -23,6 +23,7 @@ from muse.runtime import host
 from muse.runtime.checkpoint import fold
 from muse.runtime.dispatch import Dispatch, Equipment
 from muse.runtime.loop import Loop
+from muse.runtime.screening import Screen
 from muse.runtime.seal import seal
 
 if TYPE_CHECKING:
@@ -113,15 +114,18 @@ class Running:
         stay: bool = False,
         show_after: int | None = None,
         on_fatal: Callable[[MuseError], None] | None = None,
+        screen: Screen | None = None,
     ) -> None:
         """`on_event` gets every event after `show_after` (default: from this owner's `session.opened` on), in order
-        and once each, when it is durable. `on_fatal`: see `Loop`."""
+        and once each, when it is durable. `on_fatal`, `screen`: see `Loop`."""
         state = fold(log)
         self._on_event = on_event
         self._show_after = state.opened - 1 if show_after is None else show_after
         self._log = log
         self._ownership = ownership
-        self._loop = Loop(log, ownership, state, rules, Dispatch(equipment), on_event, stay=stay, on_fatal=on_fatal)
+        self._loop = Loop(
+            log, ownership, state, rules, Dispatch(equipment), on_event, stay=stay, on_fatal=on_fatal, screen=screen
+        )
 
     @property
     def state(self) -> Session:

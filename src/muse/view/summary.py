@@ -157,6 +157,14 @@ def _closed(body: kinds.SessionClosed, event: Event, tool: str, title: str) -> S
     return Said(mark, "closed", words, severity)
 
 
+def _refused_command(body: kinds.CommandRefused, event: Event, tool: str, title: str) -> Said:
+    why = {
+        "below_runner": "it came from a process that the agent started",
+        "no_origin": "it does not say where it came from",
+    }
+    return Said("✗", "refused", f"command #{body.command} is not followed: {why[body.why]}", "attention")
+
+
 def _note(body: kinds.NoteAdded, event: Event, tool: str, title: str) -> Said:
     return Said("✎", "note", headline(body.text))
 
@@ -460,7 +468,8 @@ def _taken(body: kinds.OwnershipTaken, event: Event, tool: str, title: str) -> S
 
 
 SUMMARIES: dict[type, Callable[[Any, Event, str, str], Said]] = {
-    kinds.SessionOpened: _opened, kinds.SessionClosed: _closed, kinds.NoteAdded: _note, kinds.UserPrompted: _prompted,
+    kinds.SessionOpened: _opened, kinds.SessionClosed: _closed, kinds.NoteAdded: _note,
+    kinds.CommandRefused: _refused_command, kinds.UserPrompted: _prompted,
     kinds.AgentSteered: _steered, kinds.QuestionAsked: _asked, kinds.QuestionAnswered: _answered,
     kinds.CancelRequested: _cancel, kinds.AgentPaused: _paused, kinds.AgentContinued: _continued,
     kinds.AgentSpawned: _spawned, kinds.AgentMessaged: _messaged, kinds.ResultDelivered: _delivered,

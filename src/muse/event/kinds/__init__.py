@@ -48,6 +48,7 @@ from muse.event.kinds.effects import (
 from muse.event.kinds.session import (
     BudgetRaised,
     BudgetReached,
+    CommandRefused,
     CommandVersion,
     ContextCompacted,
     HeadSigned,
@@ -68,12 +69,12 @@ from muse.event.kinds.session import (
 __all__ = [
     "COMMANDS", "KINDS", "AgentContinued", "AgentFinished", "AgentMessaged", "AgentPaused", "AgentSpawned",
     "AgentSteered", "ApprovalDecided", "ApprovalRequested", "BudgetRaised", "BudgetReached", "CancelRequested",
-    "CommandVersion", "ContextCompacted", "EffectDoubted", "EffectReconciled", "FilesChanged", "FilesUnknown",
-    "HeadSigned", "Kind", "LogImported", "LogRecovered", "LogRedacted", "LostBlob", "ModelChanged", "ModelFailed",
-    "ModelRequested", "ModelResponded", "NoteAdded", "OwnershipTaken", "PolicyChanged", "ProcessAdopted",
-    "ProcessReaped", "ProcessStarted", "QuestionAnswered", "QuestionAsked", "ResultDelivered", "SessionClosed",
-    "SessionForked", "SessionOpened", "SessionRewound", "TimerFired", "TimerSet", "ToolFinished", "ToolStarted",
-    "UserPrompted", "WorkspaceRestored", "WorktreePrepared", "WorktreeRemoved", "required_clear",
+    "CommandRefused", "CommandVersion", "ContextCompacted", "EffectDoubted", "EffectReconciled", "FilesChanged",
+    "FilesUnknown", "HeadSigned", "Kind", "LogImported", "LogRecovered", "LogRedacted", "LostBlob", "ModelChanged",
+    "ModelFailed", "ModelRequested", "ModelResponded", "NoteAdded", "OwnershipTaken", "PolicyChanged",
+    "ProcessAdopted", "ProcessReaped", "ProcessStarted", "QuestionAnswered", "QuestionAsked", "ResultDelivered",
+    "SessionClosed", "SessionForked", "SessionOpened", "SessionRewound", "TimerFired", "TimerSet", "ToolFinished",
+    "ToolStarted", "UserPrompted", "WorkspaceRestored", "WorktreePrepared", "WorktreeRemoved", "required_clear",
 ]  # fmt: skip
 
 
@@ -130,6 +131,7 @@ KINDS: dict[str, Kind] = {
     "workspace.restored": _kind(WorkspaceRestored, "fact", "to"),
     "effect.doubted": _kind(EffectDoubted, "decision", "call attempt recovery"),
     "effect.reconciled": _kind(EffectReconciled, "fact", "call attempt verdict"),
+    "command.refused": _kind(CommandRefused, "fact", "command why"),
     "budget.reached": _kind(BudgetReached, "decision", "limit value"),
     "budget.raised": _kind(BudgetRaised, "command", "limit value"),
     "timer.set": _kind(TimerSet, "decision", "key duration_ms"),

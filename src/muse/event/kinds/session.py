@@ -51,6 +51,14 @@ class NoteAdded(Content, frozen=True):
     origin: Origin = Origin()
 
 
+class CommandRefused(Content, frozen=True):
+    """The owner does not follow the command at seq `command`: it came from a process that may not give it, or does
+    not say from where it came."""
+
+    command: int
+    why: Literal["below_runner", "no_origin"]
+
+
 class BudgetReached(Content, frozen=True):
     """A limit stopped the agent. `limit` is its name, `value` what was reached."""
 

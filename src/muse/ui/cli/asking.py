@@ -11,7 +11,7 @@ import anyio
 
 from muse import app
 from muse.event.envelope import Event
-from muse.event.kinds import ApprovalDecided, ApprovalRequested, CancelRequested
+from muse.event.kinds import ApprovalDecided, ApprovalRequested, CancelRequested, CommandRefused
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
 from muse.view.diff import contents_diff
@@ -44,6 +44,10 @@ class Asking:
         """Look at an event that is durable: a question, or what makes one go away."""
         if isinstance(event.body, ApprovalRequested) and event.seq in self._state.approvals:
             self._take(event)
+        elif isinstance(event.body, CommandRefused) and self.owned is not None:  # what it answered is open again
+            for seq in self._state.approvals.keys() - self._waiting.keys():
+                if (asked := self.owned.event(seq)) is not None:
+                    self._take(asked)
         if self._scope is not None and self._asked not in self._state.approvals:
             self._scope.cancel()
 

@@ -16,6 +16,7 @@ from muse.event.kinds import (
     COMMANDS,
     ApprovalDecided,
     ApprovalRequested,
+    CommandRefused,
     ModelResponded,
     OwnershipTaken,
     SessionClosed,
@@ -80,6 +81,7 @@ class _Watching:
         self._name = short_id(place.path.stem)
         self._seen = 0
         self._open: dict[int, Event] = {}
+        self._answered: dict[int, Event] = {}
         self._closed: SessionClosed | None = None
         self._owner = app.owner_of(place.path)
         self._looked_at = 0.0
@@ -125,7 +127,10 @@ class _Watching:
         if isinstance(body, ApprovalRequested):
             self._open[event.seq] = event
         elif isinstance(body, ApprovalDecided):
-            self._open.pop(body.request, None)
+            if asked := self._open.pop(body.request, None):
+                self._answered[event.seq] = asked
+        elif isinstance(body, CommandRefused) and (asked := self._answered.pop(body.command, None)):
+            self._open[asked.seq] = asked
         elif isinstance(body, SessionOpened | OwnershipTaken):
             self._owner, self._is_alone = app.owner_of(self._path), False
         if isinstance(body, SessionClosed):

@@ -92,7 +92,7 @@ def talk_again(path: Path, flags: Flags, first: str = "", taken: app.Taken | Non
         if (taken is None or not taken.forced) and (pid := app.owner_pid(path)):
             raise busy(path.stem, pid)
         log = app.open_log(path, read_only=False)
-        state = app.state_of(log)
+        state = app.state_to_go_on(log)
         app.require_continuable(log, state)
         job = msgspec.structs.replace(job_of(log, state, flags, live, None), stay=True, taken=taken)
         if terminal:  # there is one keyboard, and the prompt reads it already

@@ -42,7 +42,7 @@ def command(
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
     taken = taken_over(path, live, take_over=take_over, force=force)
     log = app.open_log(path, read_only=False)
-    state = app.state_of(log)
+    state = app.state_to_go_on(log)
     app.require_continuable(log, state, recovered=recovered)
     if after is not None and after > state.seq:
         raise UsageError(f"there is no event {after}: the log has {state.seq}", hint="give the last seq that you have")

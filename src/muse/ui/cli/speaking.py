@@ -15,7 +15,7 @@ import msgspec
 from muse import app
 from muse.errors import UsageError
 from muse.event.envelope import Event
-from muse.event.kinds import ApprovalDecided, ApprovalRequested
+from muse.event.kinds import ApprovalDecided, ApprovalRequested, CommandRefused
 from muse.ui.cli.address import Address, resolve
 from muse.ui.cli.asking import change_lines, decide
 from muse.ui.cli.finding import here, is_here, project_folders, short_id, tilde
@@ -215,11 +215,16 @@ def _open_request(to: Listener) -> Waiting:
 
 
 def _refuse_late(log: app.Log, request: int, before: int) -> None:
-    """Raises UsageError when an answer to the request stands in the log before seq `before`."""
+    """Raises UsageError when an answer to the request, and one that holds, stands in the log before seq `before`."""
+    answers: dict[int, ApprovalDecided] = {}
     for event in app.events(log, request, before):
         body = event.body
         if isinstance(body, ApprovalDecided) and body.request == request:
-            raise UsageError(
-                f"too late: #{request} was answered before: {decision_words(body)} (#{event.seq})",
-                hint="of several answers the first counts; later ones change nothing",
-            )
+            answers[event.seq] = body
+        elif isinstance(body, CommandRefused):
+            answers.pop(body.command, None)
+    for seq, body in answers.items():
+        raise UsageError(
+            f"too late: #{request} was answered before: {decision_words(body)} (#{seq})",
+            hint="of several answers the first counts; later ones change nothing",
+        )

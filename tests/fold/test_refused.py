@@ -1,0 +1,151 @@
+"""`command.refused` takes back what a command did to the state, and nothing else.
+
+The measure is a state that never saw the command: equal but for the numbers of the events that stand in between.
+"""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+
+from muse.event.content import Block, Host, PermissionRules, Settings, ToolSpec
+from muse.event.envelope import Event
+from muse.event.kinds import (
+    KINDS,
+    AgentSpawned,
+    AgentSteered,
+    ApprovalDecided,
+    ApprovalRequested,
+    CommandRefused,
+    ModelRequested,
+    ModelResponded,
+    NoteAdded,
+    PolicyChanged,
+    SessionOpened,
+    UserPrompted,
+)
+from muse.fold.evolve import evolve
+from muse.fold.state import Session, remember, undone
+
+TYPES = {kind.body: name for name, kind in KINDS.items()}
+SETTINGS = Settings(provider="p", dialect="scripted", model="m", permissions=PermissionRules(allow=("read",)))
+OPENED = SessionOpened(
+    format=1, rules=1, workspace="/w", host=Host(name="h", pid=1), settings=SETTINGS,
+    tools=(ToolSpec(name="shell", description="", schema="{}", recovery="opaque"),),
+)  # fmt: skip
+USE = Block(kind="tool_use", id="u1", name="shell", args="{}")
+ASKED = [
+    OPENED,
+    AgentSpawned(tools=("shell",)),
+    UserPrompted(text="go"),
+    ModelRequested(
+        call="main/1", attempt=1, provider="p", model="m", builder="b/1", items=1, request_sha256="", request_bytes=1,
+    ),
+    ModelResponded(call="main/1", attempt=1, blocks=(USE,), stop="tool_use"),
+    ApprovalRequested(call="main/2", tool="shell", shown="rm", shown_sha256=""),
+]  # fmt: skip
+
+
+def folded(*bodies: msgspec.Struct) -> Session:
+    state = Session(session="s")
+    for seq, body in enumerate(bodies, 1):
+        evolve(state, Event(seq, f"{seq:032x}", "", TYPES[type(body)], 1, "main", 0, 1, body))
+    return state
+
+
+def plain(state: Session) -> Any:
+    """The state without the numbers that a pair of events more moves on, how often something was said, and the list
+    of changes that led to it."""
+    aside = ("seq", "cause", "policy", "remember", "prompts")
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: without(one) for key, one in value.items() if key not in aside
+            }
+        return [without(one) for one in value] if isinstance(value, list) else value
+
+    return without(msgspec.to_builtins(state, str_keys=True))
+
+
+def refused(before: list[msgspec.Struct], command: msgspec.Struct) -> tuple[Any, Any]:
+    """With a command and its refusal, and with two notes in their places."""
+    number = len(before) + 1
+    with_both = folded(*before, command, CommandRefused(command=number, why="no_origin"))
+    return plain(with_both), plain(folded(*before, NoteAdded(text=""), NoteAdded(text="")))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ApprovalDecided(call="main/2", decision="allow", by="person", request=6),
+        ApprovalDecided(call="main/2", decision="allow", by="person", request=6, remember="shell(rm *)"),
+        AgentSteered(text="do evil"),
+        UserPrompted(text="do evil"),
+        UserPrompted(text="do evil", delivery="steer"),
+        PolicyChanged(mode="yolo", allow=("shell(*)",), deny=("x",)),
+        PolicyChanged(ask=("read",)),
+    ],
+)
+def test_a_refused_command_leaves_no_trace_in_the_state(command: msgspec.Struct) -> None:
+    seen, expected = refused(ASKED, command)
+    assert seen == expected
+
+
+def test_an_open_request_can_be_answered_after_a_refused_answer() -> None:
+    answer = ApprovalDecided(call="main/2", decision="allow", by="person", request=6)
+    state = folded(*ASKED, answer, CommandRefused(command=7, why="below_runner"))
+    assert state.approvals == {6: "main/2"}
+    state = folded(*ASKED, answer, CommandRefused(command=7, why="below_runner"), answer)
+    run = state.run("main/2")
+    assert run is not None
+    assert (run.phase, run.approval) == ("approved", 9)
+
+
+def test_of_several_changes_of_policy_only_the_refused_one_is_taken_back() -> None:
+    steps = [
+        PolicyChanged(mode="accept-edits", allow=("one",)),
+        PolicyChanged(mode="yolo", allow=("two",)),
+        PolicyChanged(deny=("three",)),
+    ]
+    for kept in range(3):
+        number = len(ASKED) + 1 + kept
+        state = folded(*ASKED, *steps, CommandRefused(command=number, why="no_origin"))
+        wanted = folded(*ASKED, *(step for at, step in enumerate(steps) if at != kept))
+        assert (state.mode, state.allow, state.deny) == (wanted.mode, wanted.allow, wanted.deny)
+
+
+def test_a_change_of_policy_before_an_opening_is_taken_back_after_it() -> None:
+    """It came in while nobody ran the session."""
+    state = folded(
+        *ASKED, PolicyChanged(mode="yolo", allow=("two",)), OPENED, CommandRefused(command=7, why="no_origin")
+    )
+    assert (state.mode, state.allow) == ("default", ("read",))
+
+
+def test_words_that_began_a_turn_end_it_before_the_model_is_asked() -> None:
+    state = folded(
+        OPENED, AgentSpawned(tools=("shell",)), UserPrompted(text="x"), CommandRefused(command=3, why="no_origin")
+    )
+    agent = state.agents["main"]
+    assert (agent.turn, agent.outcome) == (False, "cancelled")
+
+
+def test_a_refusal_can_be_undone_like_any_event() -> None:
+    for command in (AgentSteered(text="x"), ApprovalDecided(call="main/2", decision="allow", by="person", request=6)):
+        state = folded(*ASKED, command)
+        before = msgspec.to_builtins(state, str_keys=True)
+        undo = remember(state)
+        event = Event(8, "8" * 32, "", "command.refused", 1, "main", 0, 1, CommandRefused(command=7, why="no_origin"))
+        evolve(state, event, undo)
+        assert msgspec.to_builtins(undone(undo, state), str_keys=True) == before
+
+
+def test_refusing_what_is_not_there_changes_nothing() -> None:
+    for number in itertools.chain(range(7), (99,)):
+        seen, expected = refused([*ASKED], NoteAdded(text=""))
+        assert seen == expected
+        state = folded(*ASKED, CommandRefused(command=number, why="no_origin"))
+        assert state.run("main/2") is not None
+        assert state.approvals == {6: "main/2"}
