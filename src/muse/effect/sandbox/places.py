@@ -15,6 +15,7 @@ MODULES_MAX: Final = 200
 """How many submodules and worktrees of a repository are looked at."""
 GIT_FILE_BYTES_MAX: Final = 8192
 
+TEMPORARY: Final = ("/tmp", "/var/tmp")
 _SHARED_MEMORY: Final = "/dev/shm"
 _START_UP: Final = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
@@ -77,9 +78,9 @@ def places_of(
     root = os.path.realpath(workspace)
     home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
     git_writable, git_kept = _git(root)
-    temporary = ["/tmp", "/var/tmp", *([given] if os.path.isabs(given := environment.get("TMPDIR", "")) else [])]
+    temporary = [*TEMPORARY, *([given] if os.path.isabs(given := environment.get("TMPDIR", "")) else [])]
     temporary = [os.path.realpath(path) for path in temporary if os.path.isdir(path)]
-    others = [os.path.realpath(os.path.join(home, os.path.expanduser(path))) for path in more]
+    others = [os.path.realpath(os.path.join(home, path.removeprefix("~/") if path != "~" else "")) for path in more]
     record = [os.path.realpath(muse_home)]
     if not is_inside(os.path.realpath(log), record[0]):
         record += [f"{os.path.realpath(log)}{end}" for end in ("", "-wal", "-shm")]
