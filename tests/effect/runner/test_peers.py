@@ -11,7 +11,7 @@ import pytest
 
 from muse.effect.runner.peers import is_below
 
-CONNECT = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('connected', flush=True)"
+CONNECT = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('connected', flush=1)"
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="only Linux tells who has connected")
 
