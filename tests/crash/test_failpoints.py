@@ -115,6 +115,22 @@ def test_a_cancel_holds_through_kills_at_every_append_that_follows(tmp_path: Pat
     assert server.violations == []
 
 
+@pytest.mark.long
+def test_a_resume_with_nothing_left_to_do_closes_what_the_crash_left_open(tmp_path: Path) -> None:
+    """The turn was cancelled while nobody ran it: then no step is left, and the log says how it ended."""
+    steps = [Step(uses=(shell("s0"),)), Step(text="Never said.")]
+    with AnthropicServer(steps) as server, Rig(tmp_path, FILES) as rig:
+        rig.provider("anthropic", server.base_url)
+        run = Crashing(rig, steps)
+        assert run.life(failpoint="before_observe:1") == KILLED
+        assert rig.muse("cancel", "last", "--why", "enough").returncode == 0
+        assert run.life() == 130
+        assert (rig.events()[-1]["type"], rig.events()[-1]["body"]["outcome"]) == ("session.closed", "cancelled")
+        assert not run.started()
+        assert run.life() == 0  # now nothing is left at all, and that is said
+        assert "nothing is left to do" in run.errors
+
+
 def say_yes(rig: Rig, over: threading.Event) -> None:
     """A person elsewhere who approves every request, each once, whether or not somebody runs the session."""
     answered: set[int] = set()

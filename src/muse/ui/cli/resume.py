@@ -52,7 +52,7 @@ def command(
 
             log.close()
             return talk_again(path, flags, taken=taken)
-        if taken is None:
+        if taken is None and (state.closed or not state.prompts):
             return _nothing(log, state, live, after)
     job = msgspec.structs.replace(job_of(log, state, flags, live, after), taken=taken)
     try:
