@@ -76,7 +76,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One session of a listing. Times are those of headers; `input` counts all tokens in, `cached` those of them that
     came from the provider's cache. `problem` says what is wrong with a damaged one. `hash` (hex) is the chain value of
     the last event, `parents` the sessions that this one was forked or imported from. `removed` is when this session was
-    removed: its log has come back since."""
+    removed: its log has come back since. `inode`, `git_root` and `git_head` are what its workspace is known by when it
+    was renamed."""
 
     session: str
     file: str
@@ -98,6 +99,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     hash: str = ""
     parents: tuple[str, ...] = ()
     removed: str = ""
+    inode: int = 0
+    git_root: str = ""
+    git_head: str = ""
 
 
 @runtime_checkable
@@ -157,7 +161,7 @@ class Catalog:
         """Follow the chain of a log that changed since it was last listed and that nobody owns: an owner notices
         damage itself. Once for each change, and not of the largest, so that a listing stays quick. Raises Damaged."""
         stamp = _stamp(path)
-        totals = self._totals.get(str(path))
+        totals = self._totals.get(clean(str(path)).text)
         if not isinstance(log, Checkable) or not stamp or (totals is not None and totals.checked == stamp):
             return
         if path.stat().st_size > CHECKED_BYTES_MAX or owner_pid(path.with_suffix(".lock")):
@@ -165,14 +169,16 @@ class Catalog:
         log.check()
         if totals is None or not _still_there(log, totals):
             totals = Totals()
-        self._totals[str(path)] = msgspec.structs.replace(totals, checked=stamp)
+        self._totals[clean(str(path)).text] = msgspec.structs.replace(totals, checked=stamp)
         self._changed = True
 
     def _read(self, path: Path, log: Log) -> Entry:
         totals = self._counted(path, log)
         opened, prompted, last = (_event(log, seq) for seq in (totals.opened, totals.prompted, totals.seq))
         pid = owner_pid(path.with_suffix(".lock"))
-        settings = opened.body.settings if opened and isinstance(opened.body, SessionOpened) else None
+        body = opened.body if opened and isinstance(opened.body, SessionOpened) else None
+        settings = body.settings if body else None
+        git = body.git if body else None
         return Entry(
             session=log.session,
             file=str(path),
@@ -180,8 +186,11 @@ class Catalog:
             outcome=totals.outcome,
             pid=pid,
             approvals=tuple(sorted(totals.open)),
-            name=opened.body.name if opened and isinstance(opened.body, SessionOpened) else "",
-            workspace=opened.body.workspace if opened and isinstance(opened.body, SessionOpened) else "",
+            name=body.name if body else "",
+            workspace=body.workspace if body else "",
+            inode=body.inode if body else 0,
+            git_root=git.root if git else "",
+            git_head=git.head if git else "",
             model=f"{settings.provider}/{settings.model}" if settings else "",
             prompt=prompted.body.text[:PROMPT_CHARACTERS]
             if prompted and isinstance(prompted.body, UserPrompted)

@@ -26,6 +26,8 @@ INSTRUCTION_BYTES_MAX = 32 * 1024
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md")
 ANCESTRY_MAX = 32
 GIT_SECONDS_MAX = 10
+INODE_MAX = 2**53 - 1
+"""What a log can hold of an inode number."""
 GIT_FILTERS_MAX = 100
 
 _GIT_ENVIRONMENT = {
@@ -107,6 +109,19 @@ def git_state(workspace: Path) -> Git | None:
         branch=_git(workspace, "symbolic-ref", "--quiet", "--short", "HEAD") or "",
         changed=-1 if changed is None else len(changed.splitlines()),
     )
+
+
+def has_commit(folder: Path, commit: str) -> bool:
+    """Whether the repository of a folder holds a commit."""
+    return _git(folder, "cat-file", "-e", f"{commit}^{{commit}}") is not None
+
+
+def inode(folder: Path) -> int:
+    """The number by which the file system knows a folder, whatever its name; 0 where that cannot be told."""
+    try:
+        return folder.stat().st_ino & INODE_MAX
+    except OSError:
+        return 0
 
 
 def _without_filters(folder: Path) -> dict[str, str] | None:

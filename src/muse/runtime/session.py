@@ -74,6 +74,7 @@ def claim(
             format=FORMAT_VERSION,
             rules=RULES_VERSION,
             workspace=workspace,
+            inode=host.inode(Path(workspace)),
             host=host.this_host(),
             settings=settings,
             session=log.session,

@@ -18,7 +18,7 @@ class SessionOpened(Content, frozen=True):
     """An owner has opened the session: the first event of each epoch. `crashed` if the last owner did not close.
 
     Everything from outside that later decisions may depend on stands here: settings, instruction files with their
-    text, the tools on offer, the local date, the workspace.
+    text, the tools on offer, the local date, the workspace and its inode number (it is known by that when renamed).
     """
 
     format: int
@@ -35,6 +35,7 @@ class SessionOpened(Content, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     commands: tuple[CommandVersion, ...] = ()
     sandbox: str = ""
+    inode: int = 0
 
 
 class SessionClosed(Content, frozen=True):

@@ -102,12 +102,14 @@ def sessions_of(folder: Path) -> tuple[list[app.Entry], list[app.Entry]]:
     """The sessions of a folder (where it has none, of the nearest one above: see `project_folders`) and all others,
     newest first. A session whose folder cannot be read counts as one of this folder, so that it is not overlooked."""
     entries = app.catalog().entries(app.session_files())
-    known = {entry.workspace for entry in entries}
-    place = next((name for name in project_folders(folder) if name in known), "")
-    return (
-        [entry for entry in entries if entry.workspace in (place, "")],
-        [entry for entry in entries if entry.workspace not in (place, "")],
-    )
+    places = project_folders(folder)
+    now = app.renamed(entries, places)
+    known = {now.get(entry.workspace, entry.workspace) for entry in entries}
+    place = next((name for name in places if name in known), "")
+    found: tuple[list[app.Entry], list[app.Entry]] = ([], [])
+    for entry in entries:
+        found[now.get(entry.workspace, entry.workspace) not in (place, "")].append(entry)
+    return found
 
 
 def all_sessions() -> tuple[list[app.Entry], list[app.Entry]]:
@@ -132,7 +134,7 @@ def _last_in(files: list[Path], folder: Path, running: bool) -> Path:
     if found:
         return Path(found[0].file)
     places = project_folders(folder)
-    newest, unreadable = _newest(files, places[0])
+    newest, unreadable = _newest(files, places)
     path = next((newest[place] for place in places if place in newest), None)
     _mention([entry for entry in unreadable if path is None or Path(entry.file).name > path.name])
     if path is None:
@@ -140,18 +142,21 @@ def _last_in(files: list[Path], folder: Path, running: bool) -> Path:
     return path
 
 
-def _newest(files: list[Path], place: str) -> tuple[dict[str, Path], list[app.Entry]]:
-    """The newest session of each folder, at least until `place` has one; and those whose folder cannot be read."""
+def _newest(files: list[Path], places: list[str]) -> tuple[dict[str, Path], list[app.Entry]]:
+    """The newest session of each folder, at least until the first of the `places` has one; and those whose folder
+    cannot be read. One of the places may have had another name."""
     newest: dict[str, Path] = {}
     unreadable: list[app.Entry] = []
     listing = app.catalog()
     for start in range(0, len(files), LOOKED_AT_ONCE):
-        for entry in listing.entries(files[start : start + LOOKED_AT_ONCE]):
+        entries = listing.entries(files[start : start + LOOKED_AT_ONCE])
+        now = app.renamed((entry for entry in entries if entry.workspace not in newest), places)
+        for entry in entries:
             if entry.workspace:
-                newest.setdefault(entry.workspace, Path(entry.file))
+                newest.setdefault(now.get(entry.workspace, entry.workspace), Path(entry.file))
             elif entry.state == "damaged":
                 unreadable.append(entry)
-        if place in newest:  # nothing is nearer, and nothing newer
+        if places[0] in newest:  # nothing is nearer, and nothing newer
             break
     return newest, unreadable
 

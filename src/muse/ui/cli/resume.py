@@ -10,7 +10,7 @@ from muse.errors import Busy, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
 from muse.ui.cli.drive import Job, busy, drive, short, taken_over
-from muse.ui.cli.finding import is_here, tilde
+from muse.ui.cli.finding import here, is_here, project_folders, tilde
 from muse.ui.cli.live import Live
 from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of, taking
 from muse.ui.cli.person import person
@@ -95,7 +95,7 @@ def _nothing(log: app.Log, state: app.Session, live: Live, after: int | None) ->
 
 def job_of(log: app.Log, state: app.Session, flags: Flags, live: Live, after: int | None) -> Job:
     """What it takes to go on with a session: settings, model and rules of its log, unless flags say otherwise."""
-    workspace = folder_of(flags.folder) if flags.folder else Path(state.workspace)
+    workspace = folder_of(flags.folder) if flags.folder else _workspace(log, state)
     if state.settings is None:
         raise UsageError(f"session {log.session} was never opened", hint='start a new one: muse exec "…"')
     if not workspace.is_dir():
@@ -118,6 +118,16 @@ def job_of(log: app.Log, state: app.Session, flags: Flags, live: Live, after: in
         log=log, loaded=loaded, settings=settings, workspace=workspace, live=live, terminal=terminal,
         show_after=after, recovery=recovery, greeting=greeting,
     )  # fmt: skip
+
+
+def _workspace(log: app.Log, state: app.Session) -> Path:
+    """The folder of the session: where it was, or the one at hand when it was renamed to that."""
+    workspace = Path(state.workspace)
+    if workspace.is_dir():
+        return workspace
+    entries = app.catalog().entries([app.path_of(log)])
+    now = app.renamed(entries, project_folders(here())).get(state.workspace)
+    return Path(now) if now else workspace
 
 
 def _open_calls(state: app.Session) -> list[int]:
