@@ -130,7 +130,7 @@ def connect(path: Path, *, read_only: bool, busy_seconds: float = RETRY_SECONDS)
         if isinstance(error, LogError):
             raise
         if isinstance(error, apsw.NotADBError):
-            raise NotALog(f"{path} is not a muse log: {error}", hint=_ANOTHER_HINT) from error
+            raise NotALog(f"{path} is not a muse log: {error}", hint=_hint_for_no_log(path)) from error
         raise translate(error, path) from error
     return db
 
@@ -164,6 +164,13 @@ def translate(error: apsw.Error, path: Path) -> LogError:
     return StoreUnavailable(f"{path}: {error}", hint=hint_for(path))
 
 
+def _hint_for_no_log(path: Path) -> str:
+    """A file that is named like a log may have been one."""
+    if path.suffix != ".muse":
+        return _ANOTHER_HINT
+    return f"if it was one, `muse recover {path.stem}` saves what it still holds; `muse ls --all` lists the others"
+
+
 def _is_sql_error(error: apsw.Error) -> bool:
     # Our statements are fixed, so "no such table" and its like mean that the file's schema is not ours any more.
     return type(error) is apsw.SQLError
@@ -185,7 +192,7 @@ def _look_at(path: Path) -> None:
     if not stat.S_ISREG(seen.st_mode):
         raise NotALog(f"{path} is not a file", hint=_ANOTHER_HINT)
     if seen.st_size == 0:
-        raise NotALog(f"{path} is empty", hint=_ANOTHER_HINT)
+        raise NotALog(f"{path} is empty", hint=_hint_for_no_log(path))
 
 
 def _open(path: Path, read_only: bool) -> apsw.Connection:
@@ -223,7 +230,7 @@ def _is_frozen(path: Path) -> bool:
 
 def _identify(db: apsw.Connection, path: Path) -> None:
     if db.pragma("application_id") != APPLICATION_ID:
-        raise NotALog(f"{path} is not a muse log", hint=_ANOTHER_HINT)
+        raise NotALog(f"{path} is not a muse log", hint=_hint_for_no_log(path))
     version = db.pragma("user_version")
     if version > FORMAT_VERSION:
         raise NewerLog(
