@@ -205,6 +205,18 @@ def test_a_repository_may_tighten(desk: Desk, text: str) -> None:
     assert desk.load() != Config()
 
 
+def test_a_sandbox_is_measured_against_the_users_own(desk: Desk) -> None:
+    desk.write('sandbox = "off"', 'sandbox = "workspace-write"\nnetwork = false')
+    assert (desk.load().sandbox, desk.load().network, desk.ignored()) == ("workspace-write", False, ())
+    desk.write('sandbox = "read-only"', 'sandbox = "workspace_write"\nnetwork = true\nsandbox_writable = ["~"]')
+    assert (desk.load().sandbox, desk.load().sandbox_writable) == ("read-only", ())
+    assert set(desk.ignored()) == {"sandbox", "network", "sandbox_writable"}
+    desk.write(project='sandbox = "off"')
+    assert (desk.load().sandbox, desk.ignored()) == ("", ("sandbox",))
+    assert desk.load("sandbox=off", MUSE_SANDBOX="read-only").sandbox == "off"
+    assert desk.load(MUSE_SANDBOX="read-only").sandbox == "read-only"
+
+
 def test_a_mode_is_measured_against_the_users_own(desk: Desk) -> None:
     desk.write('permission_mode = "yolo"', 'permission_mode = "acceptEdits"')
     assert desk.load().permission_mode == "acceptEdits"

@@ -1,6 +1,7 @@
 """The command itself: help, slips, faults, the chat through a pipe, doctor, completion."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -87,6 +88,35 @@ def test_doctor_says_when_the_home_cannot_be_used(world: World) -> None:
 def found_by_doctor(world: World, *flags: str) -> dict[str, dict[str, str]]:
     done = world.run("doctor", "--json", *flags)
     return {each["name"]: each for each in map(json.loads, done.out.splitlines())}
+
+
+def test_doctor_says_what_there_is_for_a_sandbox_and_which_one_commands_get(world: World) -> None:
+    found = found_by_doctor(world)
+    assert {"sandbox", "landlock", "namespaces", "bubblewrap"} <= set(found)
+    confined = found["sandbox"]["says"].startswith("workspace-write by ")
+    assert confined or "commands run with your own rights" in found["sandbox"]["says"]
+    if shutil.which("bwrap") is None:
+        assert found["bubblewrap"]["says"] == "not installed"
+
+
+def test_a_sandbox_that_was_asked_for_and_cannot_be_had_begins_no_session(world: World) -> None:
+    model = world.script(HELLO)
+    for flag in (["--sandbox", "read-only"], ["--sandbox", "workspace-write"], ["--no-network"]):
+        done = world.run(
+            "exec", *flag, "-m", model, "do it", env={"PATH": "/nowhere", "MUSE_SANDBOX_ENFORCER": "bubblewrap"}
+        )
+        assert (done.code, "not installed" in done.err, "--sandbox off" in done.err) == (2, True, True)
+        assert world.files() == []
+    done = world.run(
+        "exec",
+        "-m",
+        model,
+        "do it",
+        env={"MUSE_SANDBOX": "", "PATH": "/nowhere", "MUSE_SANDBOX_ENFORCER": "bubblewrap"},
+    )
+    assert (done.code, done.err.count("without a sandbox")) == (0, 1)
+    done = world.run("exec", "--sandbox", "on", "-m", model, "do it")
+    assert (done.code, "known modes: read-only, workspace-write, off" in done.err) == (2, True)
 
 
 def test_doctor_looks_at_the_model_that_is_named_and_whether_its_server_listens(world: World) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from muse import __version__, app, config
 from muse.errors import MuseError
 from muse.ui.cli import completing
-from muse.ui.cli.finding import here
+from muse.ui.cli.finding import here, short_id
 from muse.ui.cli.output import answers
 from muse.view.amounts import plural, size
 from muse.view.text import paint
@@ -29,6 +29,7 @@ SQLITE_SOUND: Final = (3, 51, 3)
 """The first SQLite without the WAL-reset corruption bug (https://sqlite.org/wal.html)."""
 ASK_SECONDS: Final = 10
 LISTENS_SECONDS: Final = 0.5
+DAMAGED_SHOWN: Final = 5
 HANG: Final = 19
 """Where what is said of a finding begins."""
 
@@ -112,25 +113,21 @@ def _programs() -> Iterator[Finding]:
 
 
 def _sandbox() -> Iterator[Finding]:
-    """What commands would run in here, and what there is to run them in."""
+    """What commands run in here unless something else is said, and what there is to run them in."""
     has, here = app.machine(), app.default_sandbox(Path.cwd())
-    rights = "a mount namespace of our own" if has.mounts else f"no mount namespace: {has.why or 'no Landlock'}"
-    user = "with a user namespace" if has.user else "without a user namespace"
-    parts = [
-        f"Landlock {has.landlock}" if has.landlock else "no Landlock",
-        f"{rights}, {user}" if has.mounts else rights,
-        "an empty network can be had" if has.network or has.bubblewrap_network else "no empty network can be had",
-        (has.bubblewrap_says if has.bubblewrap_works else f"bubblewrap does not run: {has.bubblewrap_says}")
-        if has.bubblewrap
-        else "no bubblewrap",
-    ]
     advice = ""
     if here.why:
-        advice = f"{here.why}. Install bubblewrap, or mind what you allow (docs/sandbox.md)"
+        advice = "install bubblewrap, or mind what you allow: docs/sandbox.md"
     elif here.lacks:
         advice = f"left open: {'; '.join(here.lacks)}. With bubblewrap installed nothing of this would be"
-    holds = here.says if here.is_on else "commands run with your own rights"
-    yield Finding("sandbox", "warn" if advice else "ok", f"{holds} ({'; '.join(parts)})", advice)
+    holds = here.says if here.is_on else f"commands run with your own rights: {here.why}"
+    yield Finding("sandbox", "warn" if advice else "ok", holds, advice)
+    yield Finding("landlock", "ok", f"version {has.landlock}" if has.landlock else "this kernel has none, or it is off")
+    network = "and of the network" if has.network else "and none of the network"
+    names = f"of mounts {network}, {'in a user namespace' if has.user else 'as root'}"
+    yield Finding("namespaces", "ok", names if has.mounts else f"none can be made: {has.why or 'not without Landlock'}")
+    runs = has.bubblewrap_says if has.bubblewrap_works else f"does not run: {has.bubblewrap_says}"
+    yield Finding("bubblewrap", "ok", runs if has.bubblewrap else "not installed")
 
 
 def _program(name: str, missing: Status, advice: str) -> Finding:
@@ -210,11 +207,22 @@ def _sessions() -> Iterator[Finding]:
     yield Finding("sessions", "ok", f"{plural(len(files), 'session')}, {size(used)}; {running} running now")
 
 
+def _damaged() -> Iterator[Finding]:
+    """Each session whose log is damaged; those over 64 MiB are looked at by `muse verify` alone."""
+    entries = app.catalog().entries(app.session_files())
+    bad = [entry for entry in entries if entry.state == "damaged"]
+    for entry in bad[:DAMAGED_SHOWN]:
+        advice = f"muse recover {short_id(entry.session)} saves what it still holds"
+        yield Finding("damaged", "warn", f"{short_id(entry.session)}: {entry.problem}", advice)
+    if len(bad) > DAMAGED_SHOWN:
+        yield Finding("damaged", "warn", f"and {len(bad) - DAMAGED_SHOWN} more", "muse ls --all shows them")
+
+
 def _left_running() -> Iterator[Finding]:
     count = sum(1 for _ in app.all_left_running())
     says = f"{plural(count, 'process', 'processes')} left running by sessions"
     yield Finding("processes", "ok", says, "muse processes lists them" if count else "")
 
 
-CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _sessions, _left_running)
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _sessions, _damaged, _left_running)
 """What is looked at whatever the settings say."""
