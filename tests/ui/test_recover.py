@@ -43,6 +43,10 @@ def test_a_damaged_session_is_listed_refused_and_stops_no_other_b4_b11(world: Wo
     assert entry["state"] == "damaged"
     assert f"event {LOST}" in entry["problem"]
     assert "damaged" in world.run("ls").out
+    findings = [json.loads(line) for line in world.run("doctor", "--json").out.splitlines()]
+    (finding,) = [one for one in findings if one["name"] == "damaged"]
+    assert (finding["status"], bad.stem[-8:] in finding["says"]) == ("warn", True)
+    assert f"muse recover {bad.stem[-8:]}" in finding["advice"]
     refused = world.run("resume", bad.stem, "go on")
     assert refused.code == 6
     assert "muse recover" in refused.err

@@ -224,5 +224,12 @@ def _left_running() -> Iterator[Finding]:
     yield Finding("processes", "ok", says, "muse processes lists them" if count else "")
 
 
-CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (_versions, _home, _programs, _sessions, _damaged, _left_running)
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
+    _versions,
+    _home,
+    _programs,
+    _sessions,
+    _damaged,
+    _left_running,
+)
 """What is looked at whatever the settings say."""
