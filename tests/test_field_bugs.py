@@ -104,7 +104,7 @@ ROWS = (
          "crash/test_doubt.py::test_only_where_the_runner_is_killed_too_the_model_is_told_to_look",
          "effect/runner/test_crash.py::test_the_next_owner_gets_the_result_of_a_run_without_a_crash")),
     # -- bytes that poison history
-    Row("B26", "No bytes of a tool or a model make a log unreadable or a later request invalid; cuts fall between characters.",
+    Row("B26", "No bytes make a log unreadable or a later request invalid; cuts fall between characters.",
         ("hostile/test_output.py::test_b26_b36_no_output_poisons_a_conversation_or_fills_memory_and_all_of_it_is_kept",
          "hostile/test_model.py::test_b26_no_word_name_or_argument_of_a_model_poisons_its_conversation",
          "e2e/test_field_bugs.py::test_b26_no_output_of_a_command_poisons_the_conversation",
