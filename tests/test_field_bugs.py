@@ -195,7 +195,7 @@ ROWS = (
         ("e2e/test_field_bugs.py::test_b59_a_secret_is_masked_in_what_comes_back_never_in_what_a_tool_gets",)),
     Row("B61", "A session is found by its id from anywhere, and survives the renaming of its folder.",
         ("e2e/test_odd_places.py::"
-         "test_b61_a_workspace_renamed_after_a_crash_is_asked_for_and_the_command_taken_up_there",
+         "test_b61_a_workspace_renamed_after_a_crash_is_known_there_and_the_command_taken_up",
          "e2e/test_odd_places.py::test_b61_a_workspace_renamed_between_turns_is_found_by_id_and_gone_on_with")),
     Row("B62", "A clock that jumps changes neither order nor ownership nor time-outs nor what a resume does.",
         ("e2e/test_clocks.py::"

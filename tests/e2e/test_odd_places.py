@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from muse.effect.model.scripted import Step
+from muse.testing.wire import AnthropicServer
 from tests.e2e.rig import MUSE, PATIENCE_SECONDS, Rig
 
 NOT_UTF8 = os.fsdecode(b"h\xf6me \xff")
@@ -243,37 +245,51 @@ def assert_private(home: Path) -> set[str]:
 # -- the workspace goes ------------------------------------------------------------------------------------------------
 
 
-def test_b61_a_workspace_renamed_after_a_crash_is_asked_for_and_the_command_taken_up_there(rig: Rig) -> None:
-    crash(rig)
-    old = rig.workspace
-    rig.workspace = old.rename(old.with_name("moved"))
-    (rig.workspace / "go").touch()
-    refused(rig.muse("resume", rig.session()), f"the folder of this session is gone: {old}", "-C DIR")
-    assert rig.of_type("effect.doubted") == []  # a refusal changes nothing
-    again = rig.muse("resume", rig.session(), "-C", ".")
-    assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
+def test_b61_a_workspace_renamed_after_a_crash_is_known_there_and_the_command_taken_up(rig: Rig) -> None:
+    with AnthropicServer([Step(uses=(("shell", {"command": WAITS}),)), Step(text="Done.")]) as server:
+        rig.provider("anthropic", server.base_url)
+        process = rig.start("exec", "--yolo", "go on")
+        rig.wait_for(lambda: (rig.workspace / "ran.txt").exists())
+        process.kill()
+        process.wait()
+        old = rig.workspace
+        rig.workspace = old.rename(old.with_name("moved"))
+        (rig.workspace / "go").touch()
+        again = rig.muse("resume", "last")
+        assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
     assert rig.read("ran.txt") == "began\n"
-    assert rig.read("made.txt") == "two\n"
     assert [e["body"]["verdict"] for e in rig.of_type("effect.reconciled")] == ["attached"]
     assert [e["body"]["workspace"] for e in rig.of_type("session.opened")] == [str(old), str(rig.workspace)]
     assert not old.exists()
-    rig.verify()
-    assert rig.muse("resume", "last").returncode == 0  # and from here on it is a session of this folder
+    assert server.violations == []
+    said = json.loads(server.requests[-1].body)["messages"][-1]["content"]
+    assert f"another place now: {rig.workspace}. Before it was {old}" in json.dumps(said)
+    rig.verify()  # the request, notice included, is rebuilt from the log
 
 
 def test_b61_a_workspace_renamed_between_turns_is_found_by_id_and_gone_on_with(rig: Rig) -> None:
-    steps: list[dict[str, object]] = [
-        {"text": "Hello."},
-        {"uses": [["shell", {"command": "pwd"}], ["write", {"path": "made.txt", "content": "one\n"}]]},
-        {"text": "Done."},
+    steps = [
+        Step(text="Hello."),
+        Step(uses=(("shell", {"command": "pwd"}), ("write", {"path": "made.txt", "content": "one\n"}))),
+        Step(text="Done."),
     ]
-    assert rig.muse("exec", "--yolo", "-m", rig.script(steps), "greet me").returncode == 0
-    rig.workspace = rig.workspace.rename(rig.workspace.with_name("moved"))
-    again = rig.muse("resume", rig.session(), "-C", ".", "and on")
-    assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
+    with AnthropicServer(steps) as server:
+        rig.provider("anthropic", server.base_url)
+        assert rig.muse("exec", "--yolo", "greet me").returncode == 0
+        old = rig.workspace
+        rig.workspace = old.rename(old.with_name("moved"))
+        elsewhere = subprocess.run(
+            [MUSE, "resume", rig.session(), "and on"], cwd=rig.home, env=rig.environment, capture_output=True,
+            text=True, stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE_SECONDS,
+        )  # fmt: skip
+        refused(elsewhere, f"the folder of this session is gone: {old}", "-C DIR")
+        again = rig.muse("resume", rig.session(), "-C", ".", "and on")
+        assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
+    assert server.violations == []
+    assert server.requests[-1].body.count(b"in another place now") == 1  # said once, and kept
     assert str(rig.workspace) in rig.of_type("tool.finished")[0]["body"]["text"]
     assert rig.read("made.txt") == "one\n"
-    for arguments in (["log"], ["show"], ["verify"]):
+    for arguments in (["log"], ["show"]):
         assert rig.muse(*arguments, rig.session()).returncode == 0
     rig.verify()
 

@@ -12,7 +12,8 @@ import msgspec
 from muse.event.conversation import ModelRequest
 from muse.fold.state import Agent, Session
 
-RULES_VERSION = 1
+RULES_VERSION = 2
+"""2: agents are told that their workspace has moved (`fold.evolve.MOVES_TOLD_SINCE`)."""
 
 
 class Builder(msgspec.Struct, frozen=True):

@@ -57,6 +57,9 @@ CUT_NOTICE: Final = (
     " changed and commands run that you do not see here: look at how things are before you act."
 )
 
+MOVES_TOLD_SINCE = 2
+"""The first version of the rules under which agents are told that their workspace has moved."""
+
 
 def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     """Fold one event into `state`, in place. Returns the agents for which something new may have become due.
@@ -109,6 +112,7 @@ def _can_be_folded(state: Session, event: Event) -> bool:
 def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
     """A new owner. Mode and rules that people changed meanwhile stay, unless it was opened with other ones."""
     before, now = state.settings, body.settings
+    moved_from = state.workspace if before is not None and body.rules >= MOVES_TOLD_SINCE else body.workspace
     state.epoch, state.opened = event.epoch, event.seq
     state.rules, state.workspace = body.rules, body.workspace
     state.git, state.settings, state.tools = body.git, now, body.tools
@@ -126,6 +130,8 @@ def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
     for agent in state.agents.values():
         _reopened(state, agent, event.seq, body.settings.model_calls_max)
         agent.tools = tuple(spec for spec in body.tools if spec.name in {tool.name for tool in agent.tools})
+        if moved_from != body.workspace:
+            turns.moved(agent, event.seq, moved_from, body.workspace)
     return set(state.agents) | {event.agent}
 
 

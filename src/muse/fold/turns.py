@@ -7,6 +7,10 @@ from muse.event.conversation import Resulted, Said
 from muse.event.kinds import ApprovalDecided
 from muse.fold.state import Agent, Session, ToolRun
 
+MOVED = (
+    "[The workspace is in another place now: {now}. Before it was {before}. "
+    "Paths that name the old place are out of date; the files as they are now are those to work on.]"
+)
 NEVER_STARTED = "This call was not started: {why}."
 PARTIAL_CHARACTERS_MAX = 4_000
 
@@ -20,6 +24,12 @@ def prompt(state: Session, agent: Agent, said: Said) -> None:
     agent.call = None
     agent.items.append(said)
     _begin(agent, said.seq)
+
+
+def moved(agent: Agent, seq: int, before: str, now: str) -> None:
+    """The session goes on in another folder than the one that the system prompt names: the next request says so."""
+    notice = Said(seq=seq, text=MOVED.format(before=before, now=now), source="notice")
+    (agent.steers if agent.turn else agent.items).append(notice)
 
 
 def answered(agent: Agent, stop: str) -> None:
@@ -80,7 +90,7 @@ def cancel(state: Session, agent: Agent, seq: int, why: str) -> None:
     if not agent.turn:
         return
     agent.ending, agent.reason, agent.cause = "cancelled", why, seq
-    agent.steers.clear()
+    agent.steers[:] = [said for said in agent.steers if said.source == "notice"]  # what is so stays so
     if agent.call is not None:
         if agent.call.phase in ("running", "doubted"):
             agent.call.cancelling = True
