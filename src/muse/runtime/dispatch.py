@@ -122,7 +122,7 @@ class Dispatch:
     def ready(self, one: Due) -> bool:
         """Whether this decision can be recorded now; starts the observation that it still needs."""
         body = one.body
-        if not isinstance(body, ToolStarted) or not (_is_looked_at(body) or self._changes_of(body.tool)):
+        if not isinstance(body, ToolStarted) or not self._is_to_observe(body):
             return True
         key = (body.call, body.attempt)
         if key in self._observed:
@@ -131,6 +131,9 @@ class Dispatch:
             self._observing.add(key)
             self._tasks.start_soon(self._guarding, self._observe, one.agent, one.cause, body)
         return False
+
+    def _is_to_observe(self, body: ToolStarted) -> bool:
+        return body.tool in self._has.tools and (_is_looked_at(body) or self._changes_of(body.tool) is not None)
 
     def observed(self, one: Due) -> Due:
         """The decision with what was seen just before it."""
@@ -306,10 +309,20 @@ class Dispatch:
                 result = await self._guarded(_intent_of(run), run.args, True)
             result = result or unknown_result(verdict.evidence)
             bodies += await self._ended(agent, cause, _intent_of(run), result, 0)
-        elif verdict.verdict != "attached" and (changes := self._changes_of(run.tool)):
-            changes.forget(key)
+        elif verdict.verdict != "attached":
+            await self._prepare_again(agent, cause, run)
         hit("after_recovery")
         self._to.post_bodies(agent, cause, *bodies)
+
+    async def _prepare_again(self, agent: str, cause: int, run: ToolRun) -> None:
+        """Look now for the next attempt, so that its intent goes into the log together with the verdict: a host that
+        is killed again and again gets on if it lives for three appends."""
+        if changes := self._changes_of(run.tool):
+            changes.forget(run.key)
+        again = msgspec.structs.replace(_intent_of(run), attempt=run.attempt + 1)
+        if self._is_to_observe(again) and not run.cancelling:
+            self._observing.add((again.call, again.attempt))
+            await self._observe(agent, cause, again)
 
     async def _ended(
         self, agent: str, cause: int, body: ToolStarted, result: ToolResult, duration_ms: int
