@@ -26,6 +26,7 @@ class Sizes(msgspec.Struct, frozen=True):
     starts: int
     calls: tuple[int, ...]
     commands: int
+    files: tuple[int, ...]
     rounds: int = ROUNDS
 
 
@@ -37,10 +38,21 @@ FULL = Sizes(
     starts=10,
     calls=(500, 1_000, 2_000),
     commands=20,
+    files=(1_000, 10_000, 50_000),
 )
 """What `make bench` does."""
 
-TINY = Sizes(appends=5, loop_events=40, fleets=(1, 3), events=(40, 80), starts=1, calls=(10, 20), commands=1, rounds=2)
+TINY = Sizes(
+    appends=5,
+    loop_events=40,
+    fleets=(1, 3),
+    events=(40, 80),
+    starts=1,
+    calls=(10, 20),
+    commands=1,
+    files=(3, 60),
+    rounds=2,
+)
 """Just enough to see that everything still runs."""
 
 
