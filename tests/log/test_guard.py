@@ -155,7 +155,7 @@ def test_bytes_written_into_the_write_ahead_log_are_noticed(owned: SqliteLog, pa
 def test_an_event_that_is_no_command_put_at_the_end_is_refused(owned: SqliteLog, path: Path) -> None:
     """With a right place in the chain: it would start a tool."""
     insert(path, draft("tool.started"), owned.head())
-    error = refused(owned, "event 11 was put into the log by another process: a tool.started .* is no command")
+    error = refused(owned, "event 11 was put into .* by another process: a tool.started .* is no command")
     assert error.seq == 11
     with pytest.raises(Damaged, match=r"tool\.started"):
         list(owned.missed(10))

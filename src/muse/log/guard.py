@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import apsw
 
-from muse.errors import Damaged, Fenced, MuseError
+from muse.errors import Damaged, Fenced, MuseError, NotALog, UsageError
 from muse.event.commitment import genesis
 from muse.log import chain, schema
 from muse.log.lock import OwnerLock
@@ -68,7 +68,11 @@ class Guard:
         self._path, self._session, self._activity = path, session, activity
         self._main_name, self._wal_name, self._shm_name = str(path), f"{path}-wal", f"{path}-shm"
         self._expected = _objects(db)
+        planted = [name for kind, name, _ in self._expected if kind not in ("table", "index")]
+        if planted:
+            raise Damaged(f"{path}: its tables were changed: {planted[0]} is none of them", hint=schema.SALVAGE_HINT)
         self._found: Damaged | None = None
+        self._known = Head(0, genesis(session))
         self._audited = 0
         self.take(db)
 
@@ -78,7 +82,7 @@ class Guard:
         if found is None:
             raise self._lost(db, None)
         self._main, self._wal, self._shm = found, _seen(self._wal_name), _seen(self._shm_name)
-        self._moved = self._main_moved = False
+        self._moved = self.main_moved = False
         self._ended = self._activity().ended
         self._version = number(db, "PRAGMA data_version")
         self._schema = number(db, "PRAGMA schema_version")
@@ -92,7 +96,7 @@ class Guard:
         self._wal = _seen(self._wal_name)
         main = _seen(self._main_name)
         if main is not None and main.file == self._main.file:
-            self._main, self._main_moved = main, False
+            self._main, self.main_moved = main, False
 
     # ------------------------------------------------------------------ before and inside a write
 
@@ -106,7 +110,7 @@ class Guard:
         if main != self._main:
             if main is None or main.file != self._main.file:
                 raise self._lost(db, main)
-            self._moved = self._main_moved = True
+            self._moved = self.main_moved = True
         wal, shm = _seen(self._wal_name), _seen(self._shm_name)
         # With another one of these beside the log, other processes would neither see what is written here nor be kept
         # from writing over it.
@@ -130,25 +134,26 @@ class Guard:
             return False
         activity = self._activity()
         ours = activity.begun > self._ended
-        explained = ours or (commands and not self._main_moved)  # a command leaves the main file as it is
+        explained = ours or (commands and not self.main_moved)  # a command leaves the main file as it is
         if not explained or number(db, "PRAGMA schema_version") != self._schema:
             raise Unexplained
         self._version, self._ended, self._moved = version, activity.ended, False
         self._wal = _seen(self._wal_name)
-        if self._main_moved and (main := _seen(self._main_name)) is not None and main.file == self._main.file:
-            self._main, self._main_moved = main, False
+        if self.main_moved and (main := _seen(self._main_name)) is not None and main.file == self._main.file:
+            self._main, self.main_moved = main, False
         return True
 
     # ------------------------------------------------------------------ looking at what is there
 
-    def audit(self, db: apsw.Connection, last: int) -> None:
+    def audit(self, db: apsw.Connection, known: Head) -> None:
         """Look at the next few old events, so that what was changed together with a rightful command is found too,
         if later. Raises Damaged."""
+        self._known, last = known, known.seq
         if self._audited >= last:
             self._audited = 0
         before = fetch(db, tuple[bytes], _HASH, (self._audited,)) if self._audited else [(genesis(self._session),)]
         if not before:
-            raise self._rewritten(f"event {self._audited} is missing", self._audited)
+            raise self.rewritten(f"event {self._audited} is missing", self._audited)
         head, size = Head(self._audited, before[0][0]), 0
         with contextlib.closing(db.cursor()) as cursor:
             for row in cursor.execute(_EVENTS, (self._audited, last)):
@@ -165,25 +170,35 @@ class Guard:
         from muse.log.sqlite import SqliteLog
         from muse.log.verify import verify
 
+        self._known = known
         self.take(db)
         changed = _objects(db) ^ self._expected
         if changed:
-            raise self._rewritten(f"its tables were changed ({sorted(changed)[0][1]})", 0)
-        with SqliteLog.open(self._path, read_only=True, check=False) as fresh:
-            if fresh.session != self._session:
-                raise self._rewritten("it says that it is another session", 0)
-            report = verify(fresh, head=(known.seq, known.hash), jobs=1)
+            raise self.rewritten(f"its tables were changed ({sorted(changed)[0][1]})", 0)
+        try:
+            with SqliteLog.open(self._path, read_only=True, check=False) as fresh:
+                if fresh.session != self._session:
+                    raise self.rewritten("it says that it is another session", 0)
+                report = verify(fresh, head=(known.seq, known.hash), jobs=1)
+        except (NotALog, UsageError) as error:
+            raise self.rewritten(str(error), 0) from error
         failed = [row for row in report.rows if row.state == "failed"]
         if failed:
             first = min(failed, key=lambda row: row.seq or 2**62)
-            raise self._rewritten(first.detail, first.seq)
+            raise self.rewritten(first.detail, first.seq)
 
     def foreign(self, head: Head, events: list[Stored]) -> Iterator[Head]:
         """The head after each of these events, which others appended after `head`, each found to be whole and in its
         place. Raises Damaged."""
+        self._known = head
         for event in events:
             head = self._checked(head, event)
             yield head
+
+    def known_end(self) -> str:
+        """What to do with a log that others rewrote: compare it with how it was."""
+        end = f"{self._known.seq}:{self._known.hash.hex()}"
+        return f"nothing more was started; how it was: {end}, which muse verify --head compares it with"
 
     def _checked(self, head: Head, event: Stored) -> Head:
         from muse.log.verify import check_event
@@ -191,19 +206,20 @@ class Guard:
         try:
             after = chain.check_link(head, event)
         except Damaged as error:
-            raise self._rewritten(str(error), error.seq) from error
+            raise self.rewritten(str(error), error.seq) from error
         faults = check_event(event).faults
         if faults:
-            raise self._rewritten(f"event {event.seq}: {faults[0].detail}", event.seq)
+            raise self.rewritten(f"event {event.seq}: {faults[0].detail}", event.seq)
         return after
 
     # ------------------------------------------------------------------ what went wrong
 
-    def _rewritten(self, what: str, seq: int) -> Damaged:
+    def rewritten(self, what: str, seq: int) -> Damaged:
+        """The error to raise, from now on at every write, for a log that was rewritten from event `seq` on."""
         where = f"event {seq}: " if seq and f"event {seq}" not in what else ""
         self._found = Damaged(
             f"{self._path} was rewritten while it was in use: {where}{what}", seq=seq,
-            hint="nothing more was started; `muse verify` says what can still be trusted, `muse export` saves it",
+            hint=self.known_end(),
         )  # fmt: skip
         return self._found
 
@@ -279,9 +295,5 @@ def _name_of(file: tuple[int, int]) -> str:
 
 
 def _objects(db: apsw.Connection) -> frozenset[tuple[str, str, str]]:
-    """Tables, indexes, triggers and views. Raises Damaged where a trigger or a view is among them: no log has any."""
-    found = fetch(db, tuple[str, str, str], "SELECT type, name, coalesce(sql, '') FROM sqlite_schema")
-    foreign = [name for kind, name, _ in found if kind not in ("table", "index")]
-    if foreign:
-        raise Damaged(f"the log's tables were changed: {foreign[0]} is none of them", hint=schema.SALVAGE_HINT)
-    return frozenset(found)
+    """Tables, indexes, triggers and views."""
+    return frozenset(fetch(db, tuple[str, str, str], "SELECT type, name, coalesce(sql, '') FROM sqlite_schema"))

@@ -62,6 +62,7 @@ class SqliteOwner(SqliteReader):
         self._commands_seen = False
         self._in_doubt: set[str] = set()
         self._old_blobs = 0
+        self._touch_at = 0.0
         super().__init__(path, db, session, commands, read_only)
 
     def _adopt_connection(self, db: apsw.Connection) -> None:
@@ -183,6 +184,15 @@ class SqliteOwner(SqliteReader):
             return None
         return (seen.st_dev, seen.st_ino)
 
+    def changed(self) -> bool:
+        """See `Log.changed`. For the owner also whether its files are where they were, so that a log that is removed
+        is noticed, and saved, while nothing is appended."""
+        if self._guard is not None and self._ownership is not None and self._ownership.held and not self._broken:
+            self._guard.check_files(self._db, self._ownership.lock)
+            if self._guard.main_moved:
+                self._look(self._guard)
+        return super().changed()
+
     def missed(self, after: int) -> Iterator[Stored]:
         """See `Log.missed`."""
         while True:
@@ -204,7 +214,7 @@ class SqliteOwner(SqliteReader):
             try:
                 if guard.look(self._db, commands=self._commands_seen):
                     self._commands_seen = False
-                    guard.audit(self._db, self._head.seq)
+                    guard.audit(self._db, self._head)
             except Unexplained:
                 self._verify(guard)
 
@@ -220,23 +230,23 @@ class SqliteOwner(SqliteReader):
             return
         misfiled = fetch(self._db, tuple[int], _MISFILED, (events[0].seq - 1, events[-1].seq))
         if misfiled:
-            raise Damaged(f"event {misfiled[0][0]} is filed under another id", seq=misfiled[0][0])
+            raise self._guard.rewritten("it is filed under another id", misfiled[0][0])
         for event, head in zip(events, self._guard.foreign(self._head, events), strict=True):
             header = parse_header(event.header)
             if header.id not in self._in_doubt:
-                self._accept_command(event, header)
+                self._accept_command(self._guard, event, header)
                 self._commands_seen = True
             self._head = head
 
-    def _accept_command(self, event: Stored, header: Header) -> None:
+    def _accept_command(self, guard: Guard, event: Stored, header: Header) -> None:
         try:
             if header.type not in self._commands or header.epoch != self._epoch():
                 raise InvalidEvent(f"a {header.type} of epoch {header.epoch} is no command")
             chain.check_speaker(header.type, event.body or b"")
         except InvalidEvent as error:
             raise Damaged(
-                f"event {event.seq} was put into the log by another process: {error}", seq=event.seq,
-                hint="nothing more was started; `muse show` says what it is, `muse verify` what can be trusted",
+                f"event {event.seq} was put into {self.path} by another process: {error}", seq=event.seq,
+                hint=guard.known_end(),
             ) from error  # fmt: skip
 
     # ------------------------------------------------------------------ transactions
@@ -291,12 +301,16 @@ class SqliteOwner(SqliteReader):
         self._require_epoch(epoch)
         head, known = self._last(), self._head
         if head.seq < known.seq or (head.seq == known.seq and head.hash != known.hash):
-            raise Damaged(f"{self.path} was rewritten while it was in use", seq=min(head.seq + 1, known.seq))
+            raise Damaged(
+                f"{self.path} was rewritten while it was in use: its end is not what it was",
+                seq=min(head.seq + 1, known.seq),
+                hint=f"it ended so: {known.seq}:{known.hash.hex()}; muse verify --head compares it with that",
+            )
         if head.seq > known.seq:
             self._accept(self._page(known.seq, None, limited=False))
         if self._guard is not None and self._guard.look(self._db, commands=self._commands_seen):
             self._commands_seen = False
-            self._guard.audit(self._db, head.seq)
+            self._guard.audit(self._db, head)
         return head
 
     def _insert(self, rows: list[Row], names: Mapping[str, list[BlobRef]]) -> None:

@@ -205,6 +205,8 @@ class SqliteReader:
             faults = [(0, text) for (text,) in fetch(self._db, tuple[str], "PRAGMA integrity_check") if text != "ok"]
             misfiled = fetch(self._db, tuple[int], _MISFILED)
             faults += [(seq, "the id column is not the header's id") for (seq,) in misfiled]
+            planted = fetch(self._db, tuple[str], "SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')")
+            faults += [(0, f"{name} is no part of a log") for (name,) in planted]
             newest = fetch(self._db, tuple[bytes], "SELECT header FROM events ORDER BY seq DESC LIMIT 1")
             if fault := self.tail_fault:
                 faults.append((fault.seq, str(fault)))

@@ -7,13 +7,14 @@ This module must not know what events mean beyond which types are commands.
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import apsw
 
-from muse.errors import Conflict, Damaged, InvalidEvent, StoreUnavailable, UsageError
+from muse.errors import Conflict, Damaged, InvalidEvent, LogError, StoreUnavailable, UsageError
 from muse.failpoint import hit
 from muse.log import blobs, chain, schema
 from muse.log.guard import Unexplained
@@ -25,6 +26,7 @@ from muse.log.place import (
     refuse_long,
     refuse_remote,
     sync_folder,
+    touch,
     unavailable,
 )
 from muse.log.protocol import (
@@ -36,6 +38,8 @@ from muse.log.schema import fetch, number
 
 TIDY_PAGES: Final = 1_024
 """Pages in the write-ahead log (4 MiB) from which `tidy` checkpoints."""
+TOUCH_SECONDS: Final = 1.0
+"""How often at most a file beside the log is touched, to see that the disk still takes changes."""
 WAL_PAGES_MAX: Final = 8_192
 """Pages in the write-ahead log (32 MiB) at which an append checkpoints by itself, because nobody called `tidy`."""
 
@@ -96,7 +100,10 @@ class SqliteLog(SqliteOwner):
 
     def another(self) -> "SqliteLog":
         """See `Log.another`."""
-        other = type(self).open(self.path, commands=self._commands, check=False)
+        try:
+            other = type(self).open(self.path, commands=self._commands, check=False)
+        except (UsageError, LogError) as error:  # what became of the file is told by whoever looks at it next
+            raise StoreUnavailable(f"{self.path} cannot be opened any more: {error}") from error
         self._others.append(other)
         return other
 
@@ -313,8 +320,12 @@ class SqliteLog(SqliteOwner):
             self._guard.settle()
 
     def room(self) -> bool:
-        """See `Log.room`: more than `place.reserve_bytes` of the log's file system is free."""
+        """See `Log.room`: more than `place.reserve_bytes` of the log's file system is free, and it takes changes."""
         self._require_open()
+        now = time.monotonic()
+        if self._ownership is not None and now >= self._touch_at:
+            self._touch_at = now + TOUCH_SECONDS
+            touch(self.lock_path)
         return has_room(self.path.parent)
 
     def tidy(self, pages: int = TIDY_PAGES) -> bool:

@@ -134,10 +134,11 @@ class Loop:
         return self.state
 
     async def _step(self) -> None:
+        self._wake = anyio.Event()
+        changed = self.log.changed()  # what befell the log is a better reason than what failed because of it
         if self._failed is not None:
             raise self._failed
-        self._wake = anyio.Event()
-        refused = self._fold_missed() if self.log.changed() else []
+        refused = self._fold_missed() if changed else []
         outcomes, self._inbox = self._inbox, []
         facts = [*refused, *map(_sealed, outcomes)]
         if facts or self._woken or time.monotonic() >= self._room_at:

@@ -135,6 +135,7 @@ _GROUPS: dict[str, Kind] = {
     "agent": "agent", "result": "agent", "model": "model", "tool": "tool", "process": "tool", "approval": "approval",
     "policy": "approval", "files": "files", "worktree": "files", "workspace": "files", "effect": "doubt",
     "budget": "limit", "timer": "limit", "context": "model", "log": "log", "head": "log", "ownership": "log",
+    "command": "approval",
 }  # fmt: skip
 _KINDS: dict[str, Kind] = {
     "agent.steered": "person",
