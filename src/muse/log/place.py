@@ -92,6 +92,20 @@ def has_room(folder: Path) -> bool:
     return seen.f_blocks == 0 or free * seen.f_frsize > reserve_bytes(seen.f_blocks * seen.f_frsize)
 
 
+def touch(path: Path) -> None:
+    """Change a file's times: a disk that became read-only, or does not answer any more, refuses. Raises
+    StoreUnavailable."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path.parent} takes no changes any more: {error.strerror or error}",
+            hint="nothing more is started; check the disk, then go on with `muse resume`",
+        ) from error
+
+
 def reserve_bytes(size_bytes: int) -> int:
     """How much of a file system of this size has to stay free."""
     return min(RESERVE_BYTES_MAX, size_bytes // RESERVE_DIVISOR)

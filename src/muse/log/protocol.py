@@ -230,7 +230,8 @@ class Log(Protocol):
 
     def room(self) -> bool:
         """Whether there is space for what a run writes before it has stopped cleanly; True where the system does not
-        say. The owner asks about once a second and before it starts anything: cheap, and it writes nothing."""
+        say. The owner asks about once a second and before it starts anything: cheap. Raises `StoreUnavailable`
+        where the owner's disk takes no changes any more."""
         ...
 
     def tidy(self) -> bool:
