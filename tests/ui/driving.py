@@ -89,7 +89,7 @@ class World:
         self.config.parent.mkdir(parents=True)
         self.env = {
             "PATH": os.environ["PATH"], "HOME": str(root), "USER": "ada", "LANG": "C.UTF-8", "TERM": "xterm",
-            "XDG_CONFIG_HOME": str(root / "config"), "MUSE_HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(root / "config"), "MUSE_HOME": str(self.home), "MUSE_SANDBOX": "off",
         }  # fmt: skip
         self._scripts = 0
         self._started: list[subprocess.Popen[str]] = []

@@ -101,20 +101,14 @@ def test_doctor_says_what_there_is_for_a_sandbox_and_which_one_commands_get(worl
 
 def test_a_sandbox_that_was_asked_for_and_cannot_be_had_begins_no_session(world: World) -> None:
     model = world.script(HELLO)
+    nothing = {"MUSE_SANDBOX": "", "PATH": "/nowhere", "MUSE_SANDBOX_ENFORCER": "bubblewrap"}
     for flag in (["--sandbox", "read-only"], ["--sandbox", "workspace-write"], ["--no-network"]):
-        done = world.run(
-            "exec", *flag, "-m", model, "do it", env={"PATH": "/nowhere", "MUSE_SANDBOX_ENFORCER": "bubblewrap"}
-        )
+        done = world.run("exec", *flag, "-m", model, "do it", env=nothing)
         assert (done.code, "not installed" in done.err, "--sandbox off" in done.err) == (2, True, True)
         assert world.files() == []
-    done = world.run(
-        "exec",
-        "-m",
-        model,
-        "do it",
-        env={"MUSE_SANDBOX": "", "PATH": "/nowhere", "MUSE_SANDBOX_ENFORCER": "bubblewrap"},
-    )
+    done = world.run("exec", "-m", model, "do it", env=nothing)
     assert (done.code, done.err.count("without a sandbox")) == (0, 1)
+    assert "ran with all rights of their user" in world.run("verify").out.replace("\n", " ")
     done = world.run("exec", "--sandbox", "on", "-m", model, "do it")
     assert (done.code, "known modes: read-only, workspace-write, off" in done.err) == (2, True)
 

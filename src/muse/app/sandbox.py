@@ -31,13 +31,14 @@ def sandbox_again(held: str, configured: str, explicit: bool) -> str:
 
 def sandbox_of(config: Config, settings: Settings, workspace: Path, log: Path) -> "Sandbox":
     """What the commands of a session run in. Raises UsageError when what was asked for cannot be had here."""
-    from muse.effect.sandbox import FORCED, NO_SANDBOX, choose, places_of, this_machine
+    from muse.effect.sandbox import FORCED, NO_SANDBOX, choose, enough_of_this_machine, places_of, this_machine
 
     if settings.sandbox == "off" and settings.network:
         return NO_SANDBOX
     places = places_of(workspace, muse_home(), log, user_file().parent, os.environ, config.sandbox_writable)
     forced = os.environ.get(FORCED, "")
-    return choose(settings.sandbox, settings.network, this_machine(), places, log.stem, forced)
+    found = this_machine() if forced else enough_of_this_machine()
+    return choose(settings.sandbox, settings.network, found, places, log.stem, forced)
 
 
 def machine() -> "Machine":

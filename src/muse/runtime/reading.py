@@ -135,13 +135,14 @@ def verify_file(
     progress: Callable[[int], None] | None = None,
 ) -> "Report":
     """The verdict on a session's file or on an export. See `muse.log.verify`; of an intact session's file, the model
-    requests are rebuilt as well."""
+    requests are rebuilt as well, and it is said whether commands could reach it."""
     if _is_export(path):
         from muse.log.export_check import lines_of, verify_export
 
         with path.open("rb") as file:
             return verify_export(lines_of(file), head=head, progress=progress)
     from muse.log.verify import verify
+    from muse.runtime.confinement import check_sandbox
     from muse.runtime.rebuild import check_requests
 
     log = open_log(path)
@@ -149,9 +150,10 @@ def verify_file(
         report = verify(log, head=head, progress=progress)
         if report.exit_code == 6:
             return report
-        row = check_requests(log, rules)
+        row, sandbox = check_requests(log, rules), check_sandbox(log)
         code: Literal[0, 6, 8] = 6 if row.state == "failed" else report.exit_code
-        return msgspec.structs.replace(report, rows=(*report.rows[:-1], row, report.rows[-1]), exit_code=code)
+        rows = (*report.rows[:-1], *((sandbox,) if sandbox else ()), row, report.rows[-1])
+        return msgspec.structs.replace(report, rows=rows, exit_code=code)
     finally:
         log.close()
 

@@ -2,7 +2,7 @@
 
 from muse.effect.sandbox.choice import FORCED, MODES, NO_SANDBOX, Sandbox, choose, parse_mode, strictness
 from muse.effect.sandbox.guarded import GuardedTool
-from muse.effect.sandbox.machine import Machine, this_machine
+from muse.effect.sandbox.machine import Machine, enough_of_this_machine, this_machine
 from muse.effect.sandbox.places import Places, places_of
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Places",
     "Sandbox",
     "choose",
+    "enough_of_this_machine",
     "parse_mode",
     "places_of",
     "strictness",

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -94,6 +95,13 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         network = "" if self.network else ", and there is no network"
         return f"(sandbox: {self.mode}; writes outside {where} are refused{network})"
 
+    @property
+    def hint_of_rest(self) -> str:
+        """What a model is told when something was left running in the background."""
+        if not self.is_on or _NO_SIGNALS in self.lacks:
+            return ""
+        return "(each command has a sandbox of its own: a later one cannot signal these)"
+
     def prepare(self) -> None:
         """Make the folders that it needs. Raises OSError."""
         if self.scratch:
@@ -101,21 +109,25 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             found = os.lstat(self.scratch)
             if found.st_uid != os.geteuid() or os.path.islink(self.scratch):
                 raise UsageError(f"{self.scratch} belongs to somebody else", hint="remove it, or set TMPDIR")
-        if self.places is not None and self.mode == DEFAULT and self.enforcer != ALONE:
-            for path in self.places.made:
-                if not os.path.lexists(path):
-                    os.mkdir(path)
+        self._make()
 
     def close(self) -> None:
         """Take away what `prepare` made, as far as it is empty or was for this session alone."""
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
-        if self.places is not None and self.mode == DEFAULT and self.enforcer != ALONE:
-            for path in self.places.made:
-                try:
-                    os.rmdir(path)
-                except OSError:
-                    continue  # it has content, which is not ours
+        for path in self._made:
+            with suppress(OSError):  # it has content, which is not ours
+                os.rmdir(path)
+
+    @property
+    def _made(self) -> tuple[str, ...]:
+        keeps = self.places is not None and self.mode == DEFAULT and self.enforcer != ALONE
+        return self.places.made if self.places is not None and keeps else ()
+
+    def _make(self) -> None:
+        for path in self._made:
+            with suppress(OSError):  # it is there, or nobody can make it
+                os.mkdir(path)
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of a command."""
@@ -125,6 +137,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """The command line to start, and what the keeper is to do about it (`CommandSpec.confine`)."""
         if not self.is_on or self.places is None:
             return argv, {}
+        self._make()  # another session of this workspace may have ended meanwhile
         plan = self._plan(self.places)
         if self.enforcer == BUBBLEWRAP:
             return bubblewrap.wrapped(self.machine.bubblewrap, plan, argv, cwd), bubblewrap.marks(

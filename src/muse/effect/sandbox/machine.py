@@ -36,15 +36,28 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     bubblewrap_network: bool = False
     bubblewrap_says: str = ""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it lacks nothing without bubblewrap."""
+        return self.landlock >= confine.ABI_SCOPES and self.mounts and self.network
+
+
+def this_machine() -> Machine:
+    """All of it, tried once in the life of this process; some tens of milliseconds each."""
+    return _with_bubblewrap()
+
+
+def enough_of_this_machine() -> Machine:
+    """As `this_machine`, and bubblewrap is not asked where there is better."""
+    found = _namespaces()
+    return found if found.is_complete else _with_bubblewrap()
+
 
 @functools.cache
-def this_machine() -> Machine:
-    """Tried once in the life of this process; some tens of milliseconds."""
-    if sys.platform != "linux":
-        return Machine(why="only Linux has what it takes")
+def _with_bubblewrap() -> Machine:
     machine = _namespaces()
     path = shutil.which("bwrap")
-    if path is None or not os.path.isabs(path):
+    if sys.platform != "linux" or path is None or not os.path.isabs(path):
         return machine
     says = _tried(path, ())
     works = not says
@@ -57,7 +70,10 @@ def this_machine() -> Machine:
     )
 
 
+@functools.cache
 def _namespaces() -> Machine:
+    if sys.platform != "linux":
+        return Machine(why="only Linux has what it takes")
     command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_CONFINE)]
     try:
         done = subprocess.run(

@@ -193,6 +193,16 @@ class ShellTool:
         except StartRefused as refused:
             if refused.reason != "exists":  # an earlier start of this very attempt is the one to wait for
                 raise Refusal(f"the command was not started: {refused}") from refused
+            self._require_same(spec)
+
+    def _require_same(self, spec: CommandSpec) -> None:
+        """Another command under the same number is none of ours: a log that lost its end counts again from there."""
+        found = self._runner.inspect(spec.call, spec.attempt)
+        if not isinstance(found, NeverAccepted) and found.accepted.args_digest != spec.args_digest:
+            raise Refusal(
+                "the command was not started: another one had the number of this call before, and the log has lost it. "
+                "Look what has been done, then ask for it again"
+            )
 
     def _shell(self) -> str:
         path = self._environment.get("PATH")
@@ -255,9 +265,9 @@ class ShellTool:
     async def _finish(self, call: ToolCall, exit: Exit, keep_file: KeepFile) -> ToolResult:
         good = exit.code == 0 and not (exit.timed_out or exit.output_limit_reached or exit.spool_error)
         status: _Status = "cancelled" if exit.cancelled else "ok" if good else "error"
-        ending = how_it_ended(exit)
-        if status == "error" and self._sandbox.hint:
-            ending = f"{ending}\n{self._sandbox.hint}"
+        hints = [self._sandbox.hint_of_rest] if exit.left_running else []
+        hints += [self._sandbox.hint] if status == "error" else []
+        ending = "\n".join((how_it_ended(exit), *(hint for hint in hints if hint)))
         return await self._result(call, status, ending, keep_file, exit)
 
     async def _result(
