@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from muse import __version__
+from muse.app.cut_off import require_whole
 from muse.app.places import event_at
 from muse.app.sandbox import parse_sandbox, sandbox_again
 from muse.config import Config, Loaded, Permissions, provider_of
@@ -110,7 +111,10 @@ def _rules(permissions: Permissions) -> PermissionRules:
 def require_continuable(log: Log, state: Session, *, recovered: bool = False) -> None:
     """Raises NewerLog when the log holds events that this version does not know, UsageError when text that the agents
     went by was taken out of it, Damaged when events are lost from it: it can be read, not continued. Where all after
-    some event is lost, `recovered` says that the person wants to go on from there."""
+    some event is lost, `recovered` says that the person wants to go on from there. Raises Incomplete when its end is
+    known to be missing."""
+    if not recovered:
+        require_whole(log, state)
     if state.recovered:
         raise Damaged(
             "this session cannot go on: it was saved from a damaged one, and events are lost from it:"
