@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "comparison.md"
 BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
 STEPS = 6
-QUICK_SECONDS, LONG_SECONDS = 0.3, 4.0
+QUICK_SECONDS, LONG_SECONDS = 0.3, 8.0
 """How long a step takes; a long one still runs when the resumed process is up."""
 CUT_BYTES = 8192
 WORDS = re.compile(r"error|corrupt|malformed|damage|missing|cut off|lost|not proven", re.IGNORECASE)
@@ -83,7 +83,7 @@ def cut_records(contestant: Muse | Framework, place: Path) -> list[dict[str, Any
 def cut_record(contestant: Muse | Framework, folder: Path, name: str, cut: Callable[[Path], bool]) -> dict[str, Any]:
     """Kill in mid-step, let its command end, cut the record's end off, go on: what is said, what is done."""
     at = STEPS - 2
-    make_task(folder, [LONG_SECONDS / 4 if number == at else 0.05 for number in range(STEPS)])
+    make_task(folder, [LONG_SECONDS / 8 if number == at else 0.05 for number in range(STEPS)])
     process = contestant.life(folder)
     until(lambda: at in counted(folder).starts or process.poll() is not None)
     process.kill()
@@ -174,7 +174,7 @@ def rows(names: tuple[str, ...], cells: list[list[object]]) -> list[str]:
 
 def page_part(results: list[dict[str, Any]], seed: int) -> str:
     """What stands between the markers."""
-    lines = [f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.system()} {platform.release()}, Python "
+    lines = [f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.system()} {".".join(platform.release().split(".")[:2])}, Python "
              f"{platform.python_version()}; seed {seed}.", ""]  # fmt: skip
     lines += [f"- {one['name']}: {one['versions']}; {one['uses']}" for one in results]
     return "\n".join([*lines, "", *table(results)])
