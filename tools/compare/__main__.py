@@ -174,8 +174,9 @@ def rows(names: tuple[str, ...], cells: list[list[object]]) -> list[str]:
 
 def page_part(results: list[dict[str, Any]], seed: int) -> str:
     """What stands between the markers."""
-    lines = [f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.system()} {".".join(platform.release().split(".")[:2])}, Python "
-             f"{platform.python_version()}; seed {seed}.", ""]  # fmt: skip
+    kernel = ".".join(platform.release().split(".")[:2])
+    where = f"{platform.system()} {kernel}, Python {platform.python_version()}"
+    lines = [f"Measured {datetime.now(UTC):%Y-%m-%d} on {where}; seed {seed}.", ""]
     lines += [f"- {one['name']}: {one['versions']}; {one['uses']}" for one in results]
     return "\n".join([*lines, "", *table(results)])
 
