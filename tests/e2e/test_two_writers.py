@@ -1,4 +1,4 @@
-"""Several processes and one log: one linear history, one owner, nothing lost (B14, B15)."""
+"""Several processes and one log: one linear history, one owner, nothing lost (B9, B14, B15, B18)."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.e2e.rig import Rig
 from tests.e2e.test_same_lines import watched
 
-SUBMITS = 300
+SUBMITS = 1_000
 CLIENT = f"""
 import sys
 from pathlib import Path
@@ -29,7 +29,8 @@ def client(rig: Rig, path: Path, name: str) -> subprocess.Popen[str]:
     )
 
 
-def test_two_clients_with_300_commands_each_leave_one_history_and_the_run_finishes(rig: Rig) -> None:
+def test_two_clients_with_1000_commands_each_leave_one_history_and_the_run_finishes(rig: Rig) -> None:
+    """B15: every command stands in it once, in the order in which it was acknowledged, and the owner gets its turns."""
     waits = {"uses": [["shell", {"command": "until [ -e go ]; do sleep 0.02; done"}]]}
     busy = [
         {"uses": [["read", {"path": "README.md"}], ["shell", {"command": f"echo {n} >> n.txt"}]]} for n in range(12)
@@ -57,6 +58,7 @@ def test_two_clients_with_300_commands_each_leave_one_history_and_the_run_finish
 
 
 def test_a_second_resume_of_a_running_session_is_refused_and_names_the_owner(rig: Rig) -> None:
+    """B14: it is refused before it can append anything."""
     waits = {"uses": [["shell", {"command": "until [ -e go ]; do sleep 0.02; done"}]]}
     with watched(rig, "exec", "--yolo", "--json", "-m", rig.script([waits, {"text": "Done."}]), "go on") as run:
         run.until("tool.started")
@@ -88,6 +90,24 @@ def test_of_several_that_resume_a_dead_session_at_once_one_runs_it(rig: Rig) -> 
     assert rig.read("ran.txt") == "ran\n"
     opened = rig.of_type("session.opened")
     assert [event["epoch"] for event in opened] == [1, 2]
+    rig.verify()
+
+
+def test_right_after_a_kill_every_session_is_listed_and_can_be_opened(rig: Rig) -> None:
+    """B9, B18: who runs a session is told by the kernel's lock, not by a clock."""
+    waits = {"uses": [["shell", {"command": "until [ -e go ]; do sleep 0.02; done"}]]}
+    names = ("one", "two", "three")
+    for name in names:
+        assert rig.muse("exec", "--name", name, "-m", rig.script([{"text": "Hello."}]), "greet").returncode == 0
+    with watched(rig, "exec", "--yolo", "--json", "-m", rig.script([waits, {"text": "Done."}]), "go on") as run:
+        run.until("tool.started")
+        run.process.kill()
+        run.end()
+    listed = [json.loads(line) for line in rig.muse("ls", "--json").stdout.splitlines()]
+    assert len(listed) == len(rig.logs()) == 4
+    assert {entry["name"] for entry in listed} >= set(names)
+    (rig.workspace / "go").touch()
+    assert rig.muse("resume", "last").returncode == 0
     rig.verify()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muse.errors import Busy, StoreUnavailable
+from muse.errors import Busy, Fenced, StoreUnavailable
 from muse.log.lock import is_held, read_owner, start_time
 from muse.log.sqlite import SqliteLog
 from muse.log.verify import verify
@@ -40,7 +40,38 @@ def test_a_second_process_is_refused_and_told_who_owns(log: SqliteLog, path: Pat
     assert [header_of(event)["epoch"] for event in log.read()] == [1]
 
 
+def test_a_second_owner_beside_a_thousand_appends_is_refused_before_it_can_append(
+    log: SqliteLog, path: Path, start: Start
+) -> None:
+    """B14, B15: the history stays that of one writer, and the next owner goes on from its end."""
+    owner = start("append", path, "one")
+    assert line(owner) == "owned 1"
+    said = []
+    for turn in range(1_000):
+        said.append(line(owner).split())
+        if turn % 50 == 0:
+            with pytest.raises(Busy):
+                own(log)
+            with pytest.raises(Fenced):
+                log.append([draft()], [], log.head().seq, 1)
+    owner.kill()
+    said += [text.split() for text in rest(owner)]
+    assert own(log).epoch == 2
+    head = log.head().seq
+    for _ in range(1_000):
+        head = log.append([draft()], [], head, 2).head.seq
+    events = list(log.read())
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    by_epoch = [header_of(event)["epoch"] for event in events]
+    assert by_epoch == sorted(by_epoch)
+    assert {str(header_of(event)["id"]): event.seq for event in events}.items() >= {
+        id_: int(s) for s, id_ in said
+    }.items()
+    assert verify(log, jobs=1).exit_code == 0
+
+
 def test_a_killed_owner_leaves_the_lock_free_at_once(log: SqliteLog, path: Path, start: Start) -> None:
+    """B18."""
     owner = start("hold", path)
     assert line(owner) == "owned 1"
     owner.kill()
