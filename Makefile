@@ -1,5 +1,5 @@
 # Everything runs from a fresh clone: `make demo`, `make test`. The environment is .venv/, the command .venv/bin/muse.
-.PHONY: help setup demo test check bench compare lock clean
+.PHONY: help setup demo test crash check bench compare lock clean
 VENV ?= .venv
 BIN = $(VENV)/bin
 
@@ -21,6 +21,9 @@ check: setup  ## ruff, mypy --strict, import contracts, size ratchet
 
 test: setup  ## all checks and tests
 	@sh tools/test.sh
+
+crash: setup  ## the crash matrix: kill everything everywhere (SEED=… KILLS=…), write docs/guarantees.md
+	$(BIN)/python -m tests.crash.matrix $(if $(SEED),--seed $(SEED)) --kills $(or $(KILLS),2000) --write docs/guarantees.md
 
 bench: setup  ## measure, and write docs/performance.md
 	$(BIN)/python -m bench

@@ -36,7 +36,12 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--case", type=int, help="only this case of the cell")
     parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, 4))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table here, too")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table between its markers in this page")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="PAGE",
+        help="put the table into this page, between its markers, if it is large enough to be published",
+    )
     parser.add_argument("--plant", default="", metavar="PATCH,…", help="plant a fault (see launch.py)")
     return parser.parse_args()
 
@@ -58,7 +63,7 @@ def main() -> int:
     print(table.as_text(made))
     if given.json:
         given.json.write_text(table.as_json(made) + "\n")
-    if given.write:
+    if given.write and made.total.kills >= table.KILLS_PUBLISHED_MIN:
         table.write_into(given.write, made)
     for failure in made.failures:
         print(failure[:2000])

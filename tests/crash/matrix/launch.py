@@ -35,7 +35,14 @@ def runs_again() -> None:
 
 def believes() -> None:
     """It is taken for done."""
-    _verdict(Verdict(verdict="done", evidence="hope", result=ToolResult(status="ok", text="exit code 0")))
+    _verdict(Verdict(verdict="attached", evidence="hope"))
+    ran = ShellTool.run
+
+    async def run(self: ShellTool, *given: Any) -> ToolResult:
+        attach = given[-1]
+        return ToolResult(status="ok", text="exit code 0") if attach else await ran(self, *given)
+
+    ShellTool.run = run  # type: ignore[method-assign]
 
 
 def doubts() -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import subprocess
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,8 @@ from tests.crash.matrix.checks import ZEROS
 
 BEGIN: Final = "<!-- crash matrix: begin (written by make crash) -->"
 END: Final = "<!-- crash matrix: end -->"
+KILLS_PUBLISHED_MIN: Final = 2_000
+"""A table of fewer kills is printed, and goes into no page."""
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -147,11 +148,3 @@ def write_into(path: Path, table: Table) -> None:
     if not (begin and end):
         raise ValueError(f"{path} has no place for the table: {BEGIN} … {END}")
     path.write_text(f"{before}{BEGIN}\n\n{as_text(table)}\n{END}{after}")
-
-
-def kills_by_column(table: Table) -> Counter[str]:
-    """How many kills each column got."""
-    found: Counter[str] = Counter()
-    for row in table.rows:
-        found[row.killed] += row.kills
-    return found
