@@ -172,6 +172,22 @@ async def test_terminals_and_shared_memory_work(do: Do, user: Machine, enforcer:
     assert (exit.code, said) == (0, "y\n")
 
 
+async def test_nothing_is_written_to_the_terminal_of_the_person(do: Do, user: Machine, enforcer: str) -> None:
+    if enforcer == "landlock-alone":
+        pytest.skip("Landlock by itself has all terminals or none: docs/sandbox.md says so")
+    master, slave = os.openpty()
+    try:
+        name = os.ttyname(slave)
+        exit, _ = await do(f"[ -e {name} ] && echo 'all is well' > {name}", box_of(user, enforcer))
+        os.set_blocking(master, False)
+        with pytest.raises(BlockingIOError):
+            os.read(master, 100)
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert exit.code == 1
+
+
 async def test_root_keeps_no_right_that_undoes_it(do: Do, user: Machine, enforcer: str) -> None:
     script = "grep -E 'CapEff|NoNewPrivs' /proc/self/status; umount .git/hooks; mount -o remount,rw / ; mknod d b 1 1"
     _, said = await do(script, box_of(user, enforcer))

@@ -147,6 +147,7 @@ def _mount(system: _System, plan: Plan) -> None:
         for path, copy in copies:
             system.call(_MOVE_MOUNT, copy, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
             os.close(copy)
+    _make_terminals(system)
     for path in _existing(plan["pinned"]):
         system.mount(path, path, "", _MS_BIND | _MS_REC)
     for path in _existing(plan["readonly"]):
@@ -158,6 +159,15 @@ def _mount(system: _System, plan: Plan) -> None:
             system.mount("tmpfs", path, "tmpfs", flags, "size=4k,nr_inodes=2,mode=0555")
         else:
             system.mount(os.devnull, path, "", _MS_BIND)
+
+
+def _make_terminals(system: _System) -> None:
+    """Terminals of our own, so that the person's cannot be written to. Where there can be none, those there are stay."""
+    with contextlib.suppress(OSError):
+        flags = _MS_NOSUID | _MS_NOEXEC
+        system.mount("devpts", "/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=0620")
+        if not os.path.islink("/dev/ptmx"):
+            system.mount("/dev/pts/ptmx", "/dev/ptmx", "", _MS_BIND)
 
 
 def _existing(paths: Iterable[str]) -> list[str]:

@@ -51,8 +51,19 @@ def _descriptor(sock: socket.socket) -> int:
         return -1
 
 
+def _is_of_another_user(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def _lines_above(pid: int) -> list[list[bytes]]:
-    """The command lines of a process and of all its parents; empty when the chain does not end at the first one."""
+    """The command lines of a process and of its parents, up to the first one or to one of another user that cannot be
+    seen (hidepid); empty when that cannot be told."""
     lines = []
     for _ in range(ANCESTRY_MAX):
         try:
@@ -61,7 +72,7 @@ def _lines_above(pid: int) -> list[list[bytes]]:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 pid = int(file.read().rpartition(b")")[2].split()[1])
         except (OSError, IndexError, ValueError):
-            return []
+            return lines if _is_of_another_user(pid) else []
         if pid == 0:  # the first process, or the first one of a container
             return lines
     return []
