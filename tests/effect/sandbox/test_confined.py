@@ -172,6 +172,22 @@ async def test_terminals_and_shared_memory_work(do: Do, user: Machine, enforcer:
     assert (exit.code, said) == (0, "y\n")
 
 
+async def test_namespaces_of_its_own_do_not_lead_out(do: Do, user: Machine, enforcer: str) -> None:
+    if enforcer == "landlock-alone":
+        pytest.skip("Landlock by itself opens a folder or does not: docs/sandbox.md says so")
+    script = f"""
+        cat > inner <<'END'
+            umount .git/hooks; umount -l .git; mount -o remount,rw,bind .git/hooks; mount --bind .git/hooks /mnt
+            umount {user.muse_home}; echo x > .git/hooks/x; echo x >> {user.outside}; cat {user.log}; exit 7
+END
+        unshare -Urm sh inner; unshare -Urmpf --mount-proc sh inner; nsenter -t 1 -m sh inner; exit 0
+    """
+    _, said = await do(script, box_of(user, enforcer))
+    assert "the record" not in said
+    assert not (user.workspace / ".git" / "hooks" / "x").exists()
+    assert user.outside.read_text() == "kept\n"
+
+
 async def test_nothing_is_written_to_the_terminal_of_the_person(do: Do, user: Machine, enforcer: str) -> None:
     if enforcer == "landlock-alone":
         pytest.skip("Landlock by itself has all terminals or none: docs/sandbox.md says so")

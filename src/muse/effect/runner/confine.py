@@ -162,7 +162,7 @@ def _mount(system: _System, plan: Plan) -> None:
 
 
 def _make_terminals(system: _System) -> None:
-    """Terminals of our own, so that the person's cannot be written to. Where there can be none, those there are stay."""
+    """Terminals of our own, so that the person's cannot be written to. Where none can be made, those there are stay."""
     with contextlib.suppress(OSError):
         flags = _MS_NOSUID | _MS_NOEXEC
         system.mount("devpts", "/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=0620")
