@@ -112,3 +112,25 @@ def test_contents_that_no_event_names_go(world: World) -> None:
     with closing(SqliteLog.open(path, commands=COMMANDS, read_only=True)) as log:
         assert log.unnamed_blobs() == (0, 0)
     assert world.run("verify").code == 0
+
+
+def test_snapshots_of_a_folder_go_with_the_last_session_of_it(world: World) -> None:
+    session(world)
+    (folder,) = (world.home / "snapshots").iterdir()
+    assert str(folder) not in said(world, "-n")
+    other = world.root / "other"
+    other.mkdir()
+    model = world.script({"uses": [shell("echo new > b")]}, {"text": "ok"})
+    assert world.run("exec", "--yolo", "-q", "-m", model, "elsewhere", cwd=other).code == 0
+    (second,) = set((world.home / "snapshots").iterdir()) - {folder}
+    third = world.run("exec", "--yolo", "-q", "-m", model, "once more", cwd=other)
+    assert third.code == 0
+    done = world.run("rm", world.files()[-1].stem, "--yes", "--json")
+    assert [part["what"] for part in json.loads(done.out)["parts"]] == ["log", "run folder"]
+    assert second.exists()
+    done = world.run("rm", world.files()[-1].stem, "--yes", "--json")
+    assert "snapshots" in [part["what"] for part in json.loads(done.out)["parts"]]
+    assert not second.exists()
+    world.files()[0].unlink()
+    assert said(world)[str(folder)] == "goes"
+    assert list((world.home / "snapshots").iterdir()) == []

@@ -58,7 +58,8 @@ def test_what_would_go_is_said_and_nothing_goes_without_a_yes(world: World) -> N
     run = world.home / "run" / name
     log = world.files()[0]
     beside = [path for path in log.parent.iterdir() if path.name.startswith(name)]
-    expected = sum(path.lstat().st_size for path in (*beside, *run.rglob("*")) if not path.is_dir())
+    whole = (*beside, *run.rglob("*"), *(world.home / "snapshots").rglob("*"))  # no other session is of this folder
+    expected = sum(path.lstat().st_size for path in whole if not path.is_dir())
     assert (said["size"], said["prompt"]) == (expected, "a task")
     assert [path for path in before if not path.endswith(("-wal", "-shm"))] == [
         path for path in kept(world, name) if not path.endswith(("-wal", "-shm"))

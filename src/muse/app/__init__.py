@@ -9,6 +9,7 @@ from muse.app.archiving import children as children
 from muse.app.archiving import holding_of as holding_of
 from muse.app.archiving import put_away as put_away
 from muse.app.archiving import remove_archived as remove_archived
+from muse.app.archiving import snapshots_by_session as snapshots_by_session
 from muse.app.archiving import take_back as take_back
 from muse.app.commands import command_with as command_with
 from muse.app.commands import holds_secret as holds_secret
@@ -21,6 +22,7 @@ from muse.app.commands import refuse_agents_at as refuse_agents_at
 from muse.app.commands import state_to_go_on as state_to_go_on
 from muse.app.commands import submit as submit
 from muse.app.keeping import Holding as Holding
+from muse.app.keeping import disk_use as disk_use
 from muse.app.keeping import holding as holding
 from muse.app.keeping import remove as remove
 from muse.app.keeping import removed_sessions as removed_sessions

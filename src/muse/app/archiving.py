@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from muse.app import keeping
+from muse.app import keeping, snapshot_folders
 from muse.app.keeping import Holding, Part
 from muse.app.places import archive_folder, catalog, open_log, run_folder, session_files, tombstones, verify_file
 from muse.config import muse_home
@@ -64,6 +64,13 @@ def children() -> dict[str, list[str]]:
             if entry.session not in found.setdefault(parent, []):
                 found[parent].append(entry.session)
     return found
+
+
+def snapshots_by_session() -> dict[Path, set[str]]:
+    """The folders of snapshots, each with the sessions of the list that it is for."""
+    entries = catalog().entries(session_files())
+    listed = {entry.session for entry in entries}
+    return {folder: sessions & listed for folder, sessions in snapshot_folders.sessions_of(entries).items()}
 
 
 def put_away(found: Holding, children: Mapping[str, Iterable[str]], target: Path | None = None) -> Archived:

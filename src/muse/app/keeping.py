@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from muse.app import snapshot_folders
 from muse.app.places import open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError, UsageError
@@ -22,6 +23,7 @@ from muse.failpoint import hit
 from muse.log import lock
 from muse.log.catalog import Entry
 from muse.log.keeping import BESIDE, Tombstone, unlink_log
+from muse.log.place import reserve_bytes
 from muse.log.protocol import Log
 from muse.runtime.redaction import clear_values
 from muse.runtime.seal import now
@@ -29,7 +31,7 @@ from muse.runtime.seal import now
 if TYPE_CHECKING:
     from muse.effect.runner.protocol import Attempt
 
-Kind = Literal["log", "run folder", "archive"]
+Kind = Literal["log", "run folder", "archive", "snapshots"]
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -93,8 +95,41 @@ def usage(folder: Path) -> tuple[int, int]:
     return files, size
 
 
-def holding(entry: Entry) -> Holding:
-    """A session of the active list with all that would go with it. Raises UsageError for a file elsewhere."""
+class Disk(msgspec.Struct, frozen=True):
+    """What MUSE_HOME takes up, in bytes: each session with its runner's folder (session → bytes), and all else by the
+    name of its folder. `free` is what is left where it stands, `reserve` what a run leaves free when it stops."""
+
+    free: int
+    reserve: int
+    sessions: dict[str, int]
+    others: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(self.sessions.values()) + sum(self.others.values())
+
+
+def disk_use() -> Disk:
+    """What MUSE_HOME takes up. No log is opened for it."""
+    home = muse_home()
+    place = next(folder for folder in (home, *home.parents) if folder.exists())
+    space = shutil.disk_usage(place)
+    sessions = {path.stem: log_parts(path).size for path in session_files()}
+    others: dict[str, int] = {}
+    for folder in sorted(path for path in home.glob("*") if path.is_dir() and path.name != "sessions"):
+        others[folder.name] = usage(folder)[1]
+    for session in sessions:
+        run = run_part(session)
+        if run is not None:
+            sessions[session] += run.size
+            others["run"] -= run.size
+    return Disk(space.free, reserve_bytes(space.total), sessions, others)
+
+
+def holding(entry: Entry, snapshots: Mapping[Path, set[str]] | None = None) -> Holding:
+    """A session of the active list with all that would go with it: also folders of snapshots that are for it alone,
+    by `snapshots` (see `snapshot_folders.sessions_of`). Raises UsageError for a file elsewhere."""
     path = Path(entry.file)
     if not is_home_of(path):
         raise UsageError(
@@ -102,7 +137,9 @@ def holding(entry: Entry) -> Holding:
             hint=f"delete it yourself: rm {path}",
         )
     run = run_part(path.stem)
-    return Holding(entry, (log_parts(path), *([run] if run else ())))
+    alone = [folder for folder, sessions in (snapshots or {}).items() if sessions == {entry.session}]
+    more = [Part("snapshots", str(folder), *usage(folder)) for folder in alone]
+    return Holding(entry, (log_parts(path), *([run] if run else ()), *more))
 
 
 def is_home_of(path: Path) -> bool:
@@ -137,11 +174,12 @@ def refuse_parent(session: str, children: Mapping[str, Iterable[str]]) -> None:
 
 def left_running(session: str) -> list[str]:
     """The commands of a session, and processes that such left running, that live now: a phrase each."""
-    from muse.effect.runner import files, processes
+    from muse.effect.runner import files, found_below, processes
     from muse.effect.runner.protocol import Exited, Lost, Running
 
     folder = run_folder(session)
     found: list[str] = []
+    marked = [f"process {process.pid} of {call} ({process.command})" for call, process in found_below(folder)]
     for call, attempt in files.attempts(str(folder)):
         match _inspect(folder, call, attempt):
             case Running(accepted=accepted):
@@ -156,7 +194,7 @@ def left_running(session: str) -> list[str]:
                 ]
             case _:
                 pass
-    return found
+    return [*found, *(words for words in marked if words.partition(" of ")[0] not in " ".join(found))]
 
 
 def _inspect(folder: Path, call: str, attempt: int) -> "Attempt | None":
@@ -212,6 +250,9 @@ def remove(found: Holding, children: Mapping[str, Iterable[str]], why: str = "")
             size=found.size,
         )  # fmt: skip
         bury(stone, path, held)
+        for part in found.parts:
+            if part.what == "snapshots":
+                snapshot_folders.take_folder_away(Path(part.path))
     finally:
         held.release()
     return stone

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from muse.app import snapshot_folders
 from muse.app.archiving import archived, forget, holding_of, is_in_active
 from muse.app.keeping import is_locked, left_running, recorded_calls, run_part, stop_runner, usage
 from muse.app.places import SUFFIX, archive_folder, catalog, open_log, run_folder, session_files, tombstones
@@ -27,7 +28,18 @@ from muse.log.keeping import BESIDE, unlink_log
 YOUNG_SECONDS: Final = 3600.0
 """What was touched within the last hour may belong to a process that is just beginning: it is no leftover yet."""
 
-Kind = Literal["run folder", "spool", "empty log", "draft", "beside a log", "tombstone", "unpacked", "blobs", "archive"]
+Kind = Literal[
+    "run folder",
+    "spool",
+    "empty log",
+    "draft",
+    "beside a log",
+    "tombstone",
+    "unpacked",
+    "blobs",
+    "archive",
+    "snapshots",
+]
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -67,6 +79,7 @@ def look_around(clock: Callable[[], float] = time.time) -> Found:
         _in_log(found, entry, old)
     _unpacked(found)
     _archives(found, old)
+    _snapshots(found, entries)
     return found
 
 
@@ -291,8 +304,11 @@ def _take_beside(leftover: Leftover) -> str:
     return ""
 
 
-def _take_file(leftover: Leftover) -> str:
-    Path(leftover.path).unlink(missing_ok=True)
+def _take_draft(leftover: Leftover) -> str:
+    path = Path(leftover.path)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
     return ""
 
 
@@ -342,6 +358,25 @@ def _archives(found: Found, old: float) -> None:
             found.leftovers.append(Leftover("draft", str(path), why, 1, path.lstat().st_size))
 
 
+def _snapshots(found: Found, entries: dict[str, Entry]) -> None:
+    for folder, sessions in snapshot_folders.sessions_of(entries.values()).items():
+        if sessions & entries.keys():
+            continue
+        if snapshot_folders.is_in_use(folder):
+            found.stays.append(Stays(str(folder), "a session works with it"))
+        else:
+            files, size = usage(folder)
+            why = "snapshots of a folder that no session of the list is of"
+            found.leftovers.append(Leftover("snapshots", str(folder), why, files, size))
+    for folder in snapshot_folders.rests():
+        files, size = usage(folder)
+        found.leftovers.append(Leftover("draft", str(folder), "it was being taken away", files, size))
+
+
+def _take_snapshots(leftover: Leftover) -> str:
+    return "" if snapshot_folders.take_folder_away(Path(leftover.path)) else "a session works with it"
+
+
 def _take_archive(leftover: Leftover) -> str:
     record = next((one for one in archived() if one.session == leftover.session), None)
     path = _log_of(leftover.session)
@@ -369,6 +404,6 @@ def _folders(place: Path) -> Iterator[Path]:
 
 _TAKES: Final[dict[str, Callable[[Leftover], str]]] = {
     "tombstone": _settle_tombstone, "run folder": _take_run_folder, "spool": _take_spool,
-    "empty log": _take_empty_log, "blobs": _sweep_blobs, "beside a log": _take_beside, "draft": _take_file,
-    "unpacked": _take_folder, "archive": _take_archive,
+    "empty log": _take_empty_log, "blobs": _sweep_blobs, "beside a log": _take_beside, "draft": _take_draft,
+    "unpacked": _take_folder, "archive": _take_archive, "snapshots": _take_snapshots,
 }  # fmt: skip

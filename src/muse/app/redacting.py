@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from muse.app import snapshot_folders
 from muse.app.commands import origin
 from muse.app.keeping import left_running, recorded_calls, stop_runner
 from muse.app.models import rules
@@ -34,19 +35,22 @@ HISTORY_BYTES_MAX: Final = 64 << 20
 class Redaction:
     """One session that nobody runs, held so that content can be taken out of it. Made by `opened`."""
 
-    def __init__(self, log: Log, held: Ownership, texts: Iterable[bytes], whole: Iterable[int]) -> None:
+    def __init__(self, log: Log, held: Ownership | None, texts: Iterable[bytes], whole: Iterable[int]) -> None:
         self._log = log
         self._held = held
         self.texts = tuple(texts)
+        self.needles = Needles(self.texts)
         self._whole = tuple(whole)
         self.plan = plan(log, rules(), self.texts, self._whole)
         self._recorded = recorded_calls(log)
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, texts: Iterable[bytes], whole: Iterable[int]) -> Iterator["Redaction"]:
-        """Hold the log and plan. Raises Busy for a session that runs or left processes running, UsageError for a text
-        that is too short to be looked for."""
+    def opened(
+        cls, path: Path, texts: Iterable[bytes], whole: Iterable[int], *, dry_run: bool = False
+    ) -> Iterator["Redaction"]:
+        """Hold the log (with `dry_run` only read it) and plan. Raises Busy for a session that runs or left processes
+        running, UsageError for a text that is too short to be looked for."""
         texts = tuple(texts)
         if any(len(text) < SECRET_BYTES_MIN for text in texts):
             raise UsageError(
@@ -55,17 +59,18 @@ class Redaction:
             )
         if left := left_running(path.stem):
             raise Busy(f"{path.stem} has left processes running: {'; '.join(left[:3])}", hint="end them first")
-        with closing(open_log(path, read_only=False)) as log:
-            yield cls(log, log.hold(), texts, whole)
+        with closing(open_log(path, read_only=dry_run)) as log:
+            yield cls(log, None if dry_run else log.hold(), texts, whole)
 
     def carry_out(self, reason: str, client: str) -> list[str]:
         """Take it out; returns where else something was taken away. Nothing of it is left in the log's files when this
         returns. Raises StoreUnavailable when a reader keeps old pages alive: then it has to be said again."""
+        assert self._held is not None, "a dry run changes nothing"
         if self.plan:
             seqs = tuple(sorted(seq for seq, hiding in self.plan.events.items() if hiding.places))
             record = seal(LogRedacted(seqs=seqs, reason=reason, origin=origin(client)), "main", 0)
             self._log.redact(leaves_for(self._log, self.plan), list(self.plan.blobs), self._held.epoch, [record])
-        return [*self._in_run_folder(), *_in_history(Needles(self.texts)), *_in_snapshots(self)]
+        return [*self._in_run_folder(), *_in_history(self.needles), *_in_snapshots(self.needles)]
 
     def look_again(self) -> Plan:
         """What a fresh look at the log finds of the texts: nothing, unless somebody said it again meanwhile."""
@@ -80,7 +85,7 @@ class Redaction:
         if not folder.is_dir():
             return []
         stop_runner(self._log.session)
-        needles = Needles(self.texts)
+        needles = self.needles
         hidden = {hiding.call for hiding in self.plan.events.values() if hiding.places}
         for call, attempt in files.attempts(str(folder)):
             place = files.call_folder(str(folder), call, attempt)
@@ -118,9 +123,13 @@ def _holds(folder: Path, needles: Needles) -> bool:
     return any(needles.is_in_parts(_chunks(path)) for path in folder.rglob("*") if path.is_file())
 
 
-def _in_snapshots(redaction: Redaction) -> list[str]:
-    """Take away the folders of snapshots that hold it: caches, made anew at the next snapshot."""
-    return []
+def _in_snapshots(needles: Needles) -> list[str]:
+    """Take away the folders of snapshots that hold it: caches, made anew at the next snapshot. One that a running
+    session works with stays until that has ended; `still_there` names it."""
+    if not needles:
+        return []
+    holding = [folder for folder in snapshot_folders.folders() if snapshot_folders.folder_holds(folder, needles)]
+    return [str(folder) for folder in holding if snapshot_folders.take_folder_away(folder)]
 
 
 def still_there(texts: Iterable[bytes]) -> list[str]:
@@ -134,7 +143,8 @@ def still_there(texts: Iterable[bytes]) -> list[str]:
             with suppress(OSError):
                 if path.is_file() and not path.is_symlink() and needles.is_in_parts(_chunks(path)):
                     found.append(str(path))
-    return sorted(found)
+    found += [str(folder) for folder in snapshot_folders.folders() if snapshot_folders.folder_holds(folder, needles)]
+    return sorted({*found})
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

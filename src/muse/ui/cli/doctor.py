@@ -30,6 +30,8 @@ SQLITE_SOUND: Final = (3, 51, 3)
 ASK_SECONDS: Final = 10
 LISTENS_SECONDS: Final = 0.5
 DAMAGED_SHOWN: Final = 5
+LARGEST: Final = 10
+"""How many sessions are named with what they take up."""
 HANG: Final = 19
 """Where what is said of a finding begins."""
 
@@ -37,12 +39,14 @@ Status = Literal["ok", "warn", "fail"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `advice` says what to do where it is not fine."""
+    """One thing that was looked at. `advice` says what to do where it is not fine, `sizes` (in bytes) what it is made
+    of."""
 
     name: str
     status: Status
     says: str
     advice: str = ""
+    sizes: dict[str, int] = {}
 
 
 @click.command("doctor")
@@ -100,9 +104,27 @@ def _home() -> Iterator[Finding]:
         "file system", "ok" if sound else "fail", kind or "unknown",
         "" if sound else "locks are not safe there: set MUSE_HOME to a folder on a local disk",
     )  # fmt: skip
-    free = shutil.disk_usage(place).free
-    status: Status = "fail" if free < SPACE_FAIL else "warn" if free < SPACE_WARN else "ok"
-    yield Finding("free space", status, size(free), "" if status == "ok" else "free some, or set MUSE_HOME elsewhere")
+    yield from _disk()
+
+
+def _disk() -> Iterator[Finding]:
+    """What is free, and what sessions and all else take up, the largest first."""
+    disk = app.disk_use()
+    status: Status = "fail" if disk.free < SPACE_FAIL else "warn" if disk.free < SPACE_WARN else "ok"
+    says = f"{size(disk.free)}; a run stops before less than {size(disk.reserve)} is left"
+    advice = "" if status == "ok" else "free some (muse gc, muse archive, muse rm), or set MUSE_HOME elsewhere"
+    yield Finding("free space", status, says, advice, {"free": disk.free, "reserve": disk.reserve})
+    sessions = sum(disk.sessions.values())
+    parts = {"sessions": sessions, **disk.others}
+    said = ", ".join(f"{name} {size(taken)}" for name, taken in parts.items() if taken)
+    yield Finding(
+        "disk", "ok", f"{size(disk.total)}{f': {said}' if said else ''}", "", {"total": disk.total, **parts}
+    )  # fmt: skip
+    largest = dict(sorted(disk.sessions.items(), key=lambda one: one[1], reverse=True)[:LARGEST])
+    if largest:
+        named = ", ".join(f"{short_id(session)} {size(taken)}" for session, taken in largest.items())
+        many = f"of {plural(len(disk.sessions), 'session')}: " if len(disk.sessions) > LARGEST else ""
+        yield Finding("largest", "ok", f"{many}{named}", "", largest)
 
 
 def _programs() -> Iterator[Finding]:

@@ -40,7 +40,7 @@ def command(addresses: tuple[str, ...], text: str, reason: str, yes: bool, dry_r
     path = places[0].path
     app.refuse_agents_at(path, CLIENT, "redact")
     seqs, texts = _meant(places, text)
-    with app.Redaction.opened(path, texts, seqs) as redaction, answers() as out:
+    with app.Redaction.opened(path, texts, seqs, dry_run=dry_run) as redaction, answers() as out:
         name = short_id(path.stem)
         if not as_json:
             _print(redaction.plan, out)

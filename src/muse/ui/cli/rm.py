@@ -25,14 +25,14 @@ def command(yes: bool, dry_run: bool, as_json: bool, why: str, **given: Any) -> 
     """
     entries = chosen(msgspec.convert(given, Selection))
     by_flags = not given["sessions"]
-    children = app.children()
+    children, snapshots = app.children(), app.snapshots_by_session()
     ready: list[app.Holding] = []
     away = {record.file: record for record in app.archived()}
     for entry in entries:
         if entry.file in away:
             ready.append(app.holding_of(away[entry.file]))
             continue
-        found = app.holding(entry)
+        found = app.holding(entry, snapshots)
         try:
             app.refuse_agents_at(Path(entry.file), CLIENT, f"rm {entry.session}")
             app.require_removable(entry.session, Path(entry.file), children)
