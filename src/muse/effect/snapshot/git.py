@@ -106,6 +106,7 @@ class Git:
                     [self._program, *_OPTIONS, *arguments],
                     stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
                     stdout=subprocess.PIPE, stderr=said, cwd=self._cwd, env=self._environment, start_new_session=True,
+                    umask=0o077,  # what it writes holds the contents of files
                 )  # fmt: skip
             except OSError as error:
                 if not self._cwd.is_dir():

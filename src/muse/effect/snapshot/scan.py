@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +55,9 @@ IGNORED_ENTRIES_MAX: Final = 1_000
 
 LOOSE_OBJECTS_MAX: Final = 10_000
 """With more contents than this in files of their own, old ones are taken away when an owner leaves."""
+
+REFRESH_EVERY: Final = 32
+YOUNG_SECONDS: Final = 60.0
 
 _MARK: Final = "00000000"
 _KINDS: Final = {"01": "large", "02": "unreadable"}
@@ -117,6 +121,8 @@ class Scan:
         if without is not None and without.is_relative_to(top) and without != top:
             self._without = os.fsencode(without.relative_to(top)) + b"/"
         self._tree = ""
+        self._looks = 0
+        self._young_until = 0.0
         self._stand_ins: dict[bytes, str] = {}
 
     @property
@@ -193,10 +199,12 @@ class Scan:
 
     def _listed(self, deadline: Deadline) -> _Sorted:
         """What differs from the index, is not in it, or is ignored. One command that costs what the user's own
-        `git status` does, and brings the index up to date where only times changed."""
+        `git status` does; now and then it brings the index up to date where only times changed."""
         self._pass_on_excludes()
         named = ("-c", f"core.excludesFile={self._users}") if self._users is not None else ()
-        output = self._git.run(deadline, *named, *_STATUS, "--", ".")
+        part = ("--", ".") if self._prefix else ()
+        locks = () if self._is_to_refresh() else ("--no-optional-locks",)
+        output = self._git.run(deadline, *locks, *named, *_STATUS, *part)
         found = _Sorted()
         paths: dict[bytes, None] = dict.fromkeys(self._stand_ins)
         for line in output.split(b"\0"):
@@ -209,6 +217,12 @@ class Scan:
                 paths[path] = None
         self._sort_all(found, paths)
         return found
+
+    def _is_to_refresh(self) -> bool:
+        """Whether git may write the index while it looks, so that it need not compare contents again and again: of
+        files that are as young as the index, which are many after a large change, or whose times alone changed."""
+        self._looks += 1
+        return self._looks % REFRESH_EVERY == 0 or time.monotonic() < self._young_until
 
     def _pass_on_excludes(self) -> None:
         """Copy the patterns that stand in the user's git folder to where git looks for them in ours."""
@@ -262,6 +276,8 @@ class Scan:
             for path in found.gone:
                 self._stand_ins.pop(path, None)
             self._stand_ins |= stand_ins
+        if len(found.taken) >= BULK_FILES:
+            self._young_until = time.monotonic() + YOUNG_SECONDS
         for batch in _batches(found.taken):
             self._add(batch, deadline)
         return bool(data or found.taken)
