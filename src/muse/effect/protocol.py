@@ -140,6 +140,10 @@ class Leftovers(Protocol):
         """End these and all else that the call left running; returns when they are gone, or after a limit."""
         ...
 
+    def tidy(self, is_over: Callable[[str], bool]) -> None:
+        """Take away what an earlier host could not: what is kept of calls that are over, as `is_over` says."""
+        ...
+
     def forget(self, call: str) -> None:
         """Nothing of the call is left, and the log says so: its notes may go."""
         ...

@@ -53,6 +53,7 @@ class LeftoverWatch:
                 self._to.post_bodies(process.agent, process.seq, adopted)
         self._look()
         self._name(self._leftovers.found(), set())
+        self._leftovers.tidy(self._is_over)
         start_soon(self._watch)
         for call in {process.call for process in state.processes.values() if process.ending}:
             start_soon(self.end, call)
@@ -63,7 +64,7 @@ class LeftoverWatch:
 
     def reaped(self, call: str) -> None:
         """The log says that one is gone."""
-        if all(process.call != call for process in self._to.state.processes.values()):
+        if self._is_over(call):
             self._leftovers.forget(call)
 
     async def end(self, call: str) -> None:
@@ -117,6 +118,15 @@ class LeftoverWatch:
             if agent in self._to.state.agents and self._leftovers.lives(one):
                 self._named.add(key)
                 self._to.post_bodies(agent, 0, started_body(call, one))
+
+    def _is_over(self, call: str) -> bool:
+        """Whether the log has the result of a call and nothing of it is left to be told. One that the log does not know
+        is kept: its log may have been cut."""
+        agent_id, _, n = call.partition("/")
+        agent = self._to.state.agents.get(agent_id)
+        known = agent is not None and int(n) < agent.next_n
+        left = any(process.call == call for process in self._to.state.processes.values())
+        return known and not left and call not in self._open()
 
     def _open(self) -> set[str]:
         return {run.key for agent in self._to.state.agents.values() for run in agent.batch if run.phase != "done"}

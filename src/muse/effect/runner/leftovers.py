@@ -16,7 +16,7 @@ import msgspec
 from muse.effect.protocol import LeftProcess
 from muse.effect.runner import files, processes
 from muse.effect.runner.client import Runner
-from muse.effect.runner.protocol import Exited, LeftRunning, RunnerError
+from muse.effect.runner.protocol import Exited, LeftRunning, RunnerError, Running
 from muse.errors import Fenced
 from muse.event.text import clean
 
@@ -107,11 +107,17 @@ class RunnerLeftovers:
         await self._end(call, named, signal.SIGTERM, GRACE_SECONDS)
         await self._end(call, named, signal.SIGKILL, GIVE_UP_SECONDS)
 
+    def tidy(self, is_over: Callable[[str], bool]) -> None:
+        """As the protocol says."""
+        for call in {call for call, _ in files.attempts(str(self._runner.run_dir))}:
+            if is_over(call):
+                self.forget(call)
+
     def forget(self, call: str) -> None:
         """As the protocol says. What cannot be taken away now is when the session is opened again."""
         for attempt in self._attempts(call):
             try:
-                if isinstance(self._runner.inspect(call, attempt), Exited):
+                if not isinstance(self._runner.inspect(call, attempt), Running):
                     self._runner.discard(call, attempt)
             except (RunnerError, OSError):
                 continue
