@@ -125,7 +125,7 @@ class Place:
         name = hashlib.sha1(data, usedforsecurity=False).hexdigest()
         path = self.objects / name[:2] / name[2:]
         if not path.exists():
-            path.parent.mkdir(0o700, exist_ok=True)
+            _make_private(path.parent)
             _put(path, zlib.compress(data, 1))
         _put(self.git_folder / "HEAD", f"{name}\n".encode())
 
@@ -143,9 +143,9 @@ class Place:
 
     def _make(self) -> None:
         own = self.git_folder
-        for part in (self.folder, self._owners, self.objects, self.folder / "lists", own, own / "refs", own / "info"):
-            part.mkdir(0o700, parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
+        top = (self.folder.parent, self.folder)
+        for part in (*top, self._owners, self.objects, self.folder / "lists", own, own / "refs", own / "info"):
+            _make_private(part)
         _write(own / "config", _CONFIG)
         _write(own / "info" / "attributes", _ATTRIBUTES)
         if not (own / "HEAD").exists():
@@ -187,8 +187,16 @@ def _write(path: Path, text: str) -> None:
 def _put(path: Path, data: bytes) -> None:
     """A reader sees the old content or the new."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
-    temporary.write_bytes(data)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(data)
     temporary.replace(path)
+
+
+def _make_private(folder: Path) -> None:
+    """A folder for its owner only, whatever the umask."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
 
 
 def _locked(path: Path, tries: int = 1) -> int | None:

@@ -163,6 +163,7 @@ class Snapshots:
             path.parent.mkdir(0o700, parents=True, exist_ok=True)
             temporary = path.with_name(f"{digest}.{os.getpid()}.new")
             temporary.write_bytes(text)
+            temporary.chmod(0o600)
             temporary.replace(path)
         return f"{_LIST}{digest}"
 

@@ -134,9 +134,17 @@ def _programs() -> Iterator[Finding]:
     yield from _sandbox()
 
 
+def _folder() -> Path:
+    """The current folder; where it is gone (which is said of the settings) the root."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
 def _sandbox() -> Iterator[Finding]:
     """What commands run in here unless something else is said, and what there is to run them in."""
-    has, here = app.machine(), app.default_sandbox(Path.cwd())
+    has, here = app.machine(), app.default_sandbox(_folder())
     advice = ""
     if here.why:
         advice = "install bubblewrap, or mind what you allow: docs/sandbox.md"
