@@ -36,6 +36,9 @@ from muse.event.kinds import (
     ModelResponded,
     NoteAdded,
     PolicyChanged,
+    ProcessAdopted,
+    ProcessReaped,
+    ProcessStarted,
     SessionClosed,
     SessionOpened,
     TimerFired,
@@ -276,6 +279,13 @@ class World(RuleBasedStateMachine):
     )  # fmt: skip
     def person_speaks(self, body: msgspec.Struct) -> None:
         self.append(body)
+
+    @rule(pid=st.integers(1, 2), kind=st.sampled_from([ProcessStarted, ProcessAdopted, ProcessReaped]))
+    def process_is_noticed(self, pid: int, kind: Any) -> None:
+        known = f"{pid}:7" in self.state.processes
+        if known == (kind is not ProcessStarted):
+            self.append(kind(call="main/2", pid=pid, started=7))
+            assert (f"{pid}:7" in self.state.processes) == (kind is not ProcessReaped)
 
     @rule(allow=st.booleans(), off=st.sampled_from([0, 0, 0, 1]), always=st.booleans())
     def person_answers(self, allow: bool, off: int, always: bool) -> None:
