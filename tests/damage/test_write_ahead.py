@@ -82,6 +82,9 @@ def test_after_a_cut_the_next_append_follows_the_last_whole_record_and_the_rest_
     (before, start), (_, end) = copy.ends[-2:]
     for size in (start + 1, start + FRAME, end - 1):
         path = copy.put(tmp_path / f"cut{size}.muse", copy.wal[:size])
+        with SqliteLog.open(path, read_only=True) as log:
+            (tail,) = [row for row in verify(log, jobs=1).rows if row.what == "tail"]
+            assert (tail.state, "not whole" in tail.detail) == ("not proven", True)
         with SqliteLog.open(path, commands=COMMANDS) as log:
             assert Path(f"{path}-wal").stat().st_size == 0
             own(log)

@@ -1,12 +1,13 @@
 """A damaged session on a user's machine: listed, refused with what to do, saved, read, and gone on with."""
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from tests.ui.driving import World, shell
+from tests.ui.driving import WAITS, World, shell
 
 LOST = 9
 
@@ -168,6 +169,28 @@ def test_a_log_whose_header_is_destroyed_is_named_and_saved_whole(world: World) 
     again = world.run("resume", told["session"], "go on")
     assert again.code == 0, "nothing is lost, so it goes on: " + again.err
     assert not list(folder_leftovers(path))
+
+
+def test_an_append_that_was_cut_off_is_said_and_the_session_goes_on_after_the_last_whole_one_b1(world: World) -> None:
+    process = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, {"text": "done"}), "go")
+    world.begun()
+    process.kill()
+    process.wait()
+    (world.work / "go").touch()
+    path = world.files()[0]
+    wal = Path(f"{path}-wal")
+    assert wal.stat().st_size > 5_000
+    os.truncate(wal, wal.stat().st_size - 1)
+    verdict = world.run("verify")
+    assert verdict.code == 0, verdict.out
+    assert "not whole" in verdict.out
+    first = world.run("resume")
+    assert "not whole" in first.err
+    assert first.code == 8, "the runner knows that the command had been started: " + first.err
+    assert "not whole" not in world.run("verify").out
+    again = world.run("resume", "--recovered")
+    assert again.code == 0, again.err
+    assert (world.work / "count").read_text().split()[:2] == ["start", "end"]
 
 
 def folder_leftovers(path: Path) -> list[Path]:

@@ -43,6 +43,7 @@ from muse.app.places import discard_empty as discard_empty
 from muse.app.places import event_at as event_at
 from muse.app.places import events as events
 from muse.app.places import file_system as file_system
+from muse.app.places import has_cut_append as has_cut_append
 from muse.app.places import new_session_id as new_session_id
 from muse.app.places import open_log as open_log
 from muse.app.places import path_of as path_of

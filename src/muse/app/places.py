@@ -223,6 +223,13 @@ def path_of(log: Log) -> Path:
     return path
 
 
+def has_cut_append(log: Log) -> bool:
+    """Whether, when this log was opened, an append stood at its end that was not whole: cut off before it was
+    acknowledged, or damaged since."""
+    tail = getattr(log, "tail", None)
+    return tail is not None and bool(tail.unfinished)
+
+
 def state_of(log: Log) -> Session:
     """The state after the last event."""
     return fold(log)

@@ -25,6 +25,7 @@ from muse.event.leaves import BLOB
 from muse.log.chain import ABOUT_THE_LOG
 from muse.log.evidence import RECOVERED, Evidence, evidence, fact_of
 from muse.log.protocol import Head, Log, Stored
+from muse.log.wal import Tail
 
 State = Literal["proven", "failed", "not proven", "not checkable"]
 BlobReader = Callable[[str], Iterator[bytes]]
@@ -89,7 +90,9 @@ class Checked(NamedTuple):
 
 @runtime_checkable
 class Structured(Protocol):
-    """A store that can look over its own structure."""
+    """A store that can look over its own structure; `tail` is what stands behind its last append."""
+
+    tail: Tail
 
     def structure_faults(self) -> list[tuple[int, str]]:
         """What is wrong, with the seq of the event concerned or 0."""
@@ -116,6 +119,7 @@ def verify(
         progress=progress,
         structure=faults,
         again=log.read,
+        unfinished=isinstance(log, Structured) and log.tail.unfinished,
     )
 
 
@@ -129,15 +133,17 @@ def verify_stored(
     progress: Callable[[int], None] | None = None,
     structure: list[Fault] | None = None,
     again: Callable[[], Iterable[Stored]] | None = None,
+    unfinished: bool = False,
 ) -> Report:
     """Check events in order, and the blobs they name through `blob_reader` (None: blobs cannot be looked at).
 
     `head` is a (seq, hash) known from elsewhere. `jobs` is the number of processes, None for one a core; they are
     spawned, so a script that calls this on a large log needs the usual `__main__` guard. `progress` is called with
     the number of events done. `again` reads the events once more: of a log that was recovered, the chain of the
-    damaged one is followed too.
+    damaged one is followed too. `unfinished` says that an append stands at the end that is not whole.
     """
     links = _Links(session, head)
+    links.is_unfinished = unfinished
     source = _until_damage(iter(events), links)
     for batch, checked in _checked(source, jobs or os.cpu_count() or 1):
         for event, result in zip(batch, checked, strict=True):
@@ -228,6 +234,7 @@ class _Links:
         self.redacted: list[int] = []
         self.approvals = 0
         self.is_closed = False
+        self.is_unfinished = False
         self.source = ""
         self._is_after_gap = False
         self._ids: set[bytes] = set()
@@ -362,6 +369,12 @@ _MEANINGS: Final = {
 }
 
 
+UNFINISHED: Final = (
+    "an append at the end is not whole: it was cut off before it was acknowledged, or damaged since;"
+    " the events before it are all there"
+)
+
+
 def hidden_words(events: int, blobs: int) -> str:
     """What redaction took out, counted."""
     return f"hidden by redaction: parts of {events} event{'s' * (events != 1)}, {blobs} blob{'s' * (blobs != 1)}"
@@ -421,6 +434,8 @@ def _tail(links: _Links, known: Row) -> Row:
         return Row("tail", "not checkable", f"the chain does not hold from event {links.broken_at} on")
     if links.known is not None and known.state == "proven" and links.known[0] == links.head.seq:
         return Row("tail", "proven", "the log ends at the known head")
+    if links.is_unfinished:
+        return Row("tail", "not proven", UNFINISHED)
     if links.is_closed:
         return Row("tail", "proven", "the session was closed; only a known head can show that it went on after that")
     return Row("tail", "not proven", "the session is open: it runs, or its end was lost; the tail may be missing")

@@ -42,6 +42,8 @@ def command(
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
     taken = taken_over(path, live, take_over=take_over, force=force)
     log = app.open_log(path, read_only=False)
+    if app.has_cut_append(log):
+        live.say("note: the log ended in an append that was not whole; it goes on after the last one that is")
     state = app.state_to_go_on(log)
     app.require_continuable(log, state, recovered=recovered)
     if after is not None and after > state.seq:
