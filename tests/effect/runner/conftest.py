@@ -98,6 +98,11 @@ def lives(pid: int) -> bool:
     return _read(pid, "stat").rpartition(b")")[2].split()[:1] not in ([], [b"Z"])
 
 
+def state_of(pid: int) -> str:
+    """R, S, T … as proc_pid_stat(5) has it, "" for a process that is gone."""
+    return "".join(_read(pid, "stat").rpartition(b")")[2].decode().split()[:1])
+
+
 def parent_of(pid: int) -> int:
     return int(_read(pid, "stat").rpartition(b")")[2].split()[1])
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from muse.effect.runner import CommandSpec, Exit, Exited, NeverAccepted, Runner, RunnerError, StartRefused, files
 from muse.effect.runner.processes import mark_of
+from muse.effect.tool.shell import how_it_ended
 
-from .conftest import MakeRunner, Shell, commands_with, lives, wait_until
+from .conftest import MakeRunner, Shell, commands_with, lives, state_of, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -149,6 +151,43 @@ async def test_cancel_ends_grandchildren_and_those_that_left_the_group(
     assert commands_with(mark) == []
     exit = await runner.wait("main/1", 1)
     assert (exit.cancelled, exit.group_gone, exit.left_running) == (True, True, ())
+
+
+async def test_a_stopped_command_sees_that_it_is_to_end(runner: Runner, shell: Shell) -> None:
+    """SIGTERM alone would wait for SIGCONT until the grace is over."""
+    await runner.start(shell(1, "trap 'echo bye; exit 3' TERM; echo hi; kill -STOP $$", grace_ms=60_000))
+    wait_until(lambda: state_of(runner.inspect("main/1", 1).accepted.command.pid) == "T")  # type: ignore[union-attr]
+    await runner.cancel("main/1", 1)
+    exit = await runner.wait("main/1", 1)
+    assert (exit.cancelled, exit.code, exit.group_gone) == (True, 3, True)
+    assert runner.output_path("main/1", 1).read_bytes() == b"hi\nbye\n"
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace, to make signals fail")
+async def test_cancel_says_so_when_a_process_does_not_go(runner: Runner, shell: Shell, tmp_path: Path) -> None:
+    """As one that is stuck in the kernel: here the keeper's signals fail, injected at the system call."""
+    accepted = await runner.start(shell(1, "echo hi; touch ready; sleep 1000; :", grace_ms=10))
+    wait_until((tmp_path / "ready").exists)
+    tracer = subprocess.Popen(
+        ["strace", "-p", str(accepted.keeper.pid), "-e", "trace=kill", "-e", "inject=kill:error=EPERM"],
+        stderr=subprocess.PIPE,
+    )
+    assert tracer.stderr is not None
+    with tracer:
+        if b"attached" not in tracer.stderr.readline():
+            tracer.wait()
+            pytest.skip("strace may not attach to a process here")
+        await runner.cancel("main/1", 1)
+        exit = await runner.wait("main/1", 1)
+        tracer.terminate()
+    assert (exit.cancelled, exit.code, exit.signal, exit.group_gone) == (True, None, None, False)
+    assert {left.command for left in exit.left_running} >= {"sleep 1000"}
+    assert all(lives(left.pid) for left in exit.left_running)
+    text = how_it_ended(exit)
+    assert "this could not be ended and still runs: " in text
+    assert "no exit status" in text
+    await runner.cancel("main/1", 1)
+    assert not any(lives(left.pid) for left in exit.left_running)
 
 
 async def test_cancel_of_what_ended_or_never_was_is_harmless(runner: Runner, shell: Shell) -> None:
