@@ -25,7 +25,7 @@ from muse.view.visible import headline
 @click.option("--after", type=click.IntRange(min=0), default=None, metavar="SEQ",
               help="Show from the event after SEQ on, so that a reader of --json goes on without a gap.")  # fmt: skip
 @click.option("--recovered", is_flag=True,
-              help="Go on with a session that was saved from a damaged one and lost its end.")  # fmt: skip
+              help="Go on with a session that lost its end: saved from a damaged one, or copied in part.")  # fmt: skip
 @taking
 @driving
 def command(
