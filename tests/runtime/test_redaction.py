@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+import msgspec
 import pytest
 
 from muse.app import rules
@@ -104,6 +105,18 @@ def test_only_the_lines_that_hold_it_go(made: Made) -> None:
     assert b"three" in stored.hidden
     assert SECRET not in stored.hidden
     assert made.fields(SECRET) == {}
+
+
+def test_a_part_beside_the_cut_of_a_shortened_output_goes_too(made: Made) -> None:
+    whole = b"x\n" * 20_000 + SECRET + b"\n" * 20_000
+    text = "x\nx correct ho\n[... 60000 bytes left out; output has the rest ...]\nrse battery\nx\n"
+    output = made.blob(whole)
+    body = ToolFinished(call="main/1", attempt=1, status="ok", text=text, output=output, output_bytes=len(whole))
+    seq = made.add(body)
+    other = msgspec.structs.replace(body, text=text.replace("correct ho", "nothing").replace("rse battery", "of it"))
+    made.add(other)
+    found = plan(made.log, rules(), [SECRET])
+    assert {at: hiding.places for at, hiding in found.events.items()} == {seq: {(("text",), 1), (("text",), 3)}}
 
 
 def test_what_was_redacted_once_can_be_redacted_further(made: Made) -> None:

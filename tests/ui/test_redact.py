@@ -15,7 +15,7 @@ import pytest
 from muse.event.kinds import COMMANDS, NoteAdded
 from muse.log.sqlite import SqliteLog
 from muse.runtime.seal import seal
-from tests.ui.driving import Done, World, eventually, shell
+from tests.ui.driving import MUSE, Done, World, eventually, shell
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = 'hunter2/correct+horse "battery"\\staple'
@@ -222,3 +222,18 @@ def test_killed_in_the_middle_it_is_done_or_it_is_not(world: World, point: str) 
     again = redact(world, path.stem, "--text", "-", "--yes")
     assert again.code == 0, again
     assert found_in(world.home) == []
+
+
+def test_what_an_agent_starts_may_neither_redact_nor_delete(world: World) -> None:
+    name = with_secret(world).stem
+    tries = [f"rm {name} --yes", f"archive {name} --yes", f"redact {name} --text - --yes", "gc"]
+    script = "; ".join(f"printf %s {shlex.quote(SECRET)} | {MUSE} {one}; echo code $?" for one in tries)
+    model = world.script({"uses": [shell(f"export MUSE_HOME={world.home}; {script}")]}, {"text": "I tried."})
+    assert world.run("exec", "--yolo", "--sandbox", "off", "-q", "-m", model, "clean up").code == 0
+    output = next(event for event in world.events() if event["type"] == "tool.finished")["body"]["text"]
+    assert output.count("code 2") == len(tries), output
+    assert output.count("an agent may not") == len(tries), output
+    assert world.files()[0].stem == name
+    notes = [event["body"]["text"] for event in world.events(name) if event["type"] == "note.added"]
+    assert [note.partition("tried: ")[2].split()[0] for note in notes] == ["rm", "archive", "redact"]
+    assert not any(SECRET in note for note in notes)

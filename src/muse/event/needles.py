@@ -53,6 +53,14 @@ class Needles:
             rest = data[-(self.longest - 1) :] if self.longest > 1 else b""
         return False
 
+    def is_cut_at_end(self, data: bytes) -> bool:
+        """Whether `data` ends with the beginning of a form, at least `SECRET_BYTES_MIN` of it."""
+        return any(data.endswith(form[:n]) for form in self._forms for n in range(SECRET_BYTES_MIN, len(form)))
+
+    def is_cut_at_start(self, data: bytes) -> bool:
+        """Whether `data` begins with the end of a form, at least `SECRET_BYTES_MIN` of it."""
+        return any(data.startswith(form[-n:]) for form in self._forms for n in range(SECRET_BYTES_MIN, len(form)))
+
     def spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where forms stand in `data`: begin and end of each, also of those that overlap."""
         found = []

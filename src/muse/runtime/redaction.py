@@ -45,6 +45,8 @@ CONTENT_BYTES_MAX: Final = 1 << 20
 """The largest content of a redacted event that is looked for elsewhere as a whole."""
 ASIDE: Final = frozenset({"note.added", "files.changed", "approval.requested", "log.redacted", "session.closed"})
 """Types whose words go into no model request."""
+CUT: Final = b" bytes left out;"
+"""What stands in the line between head and tail of a shortened output (`effect.tool.output`)."""
 DIGEST: Final[Path] = ("request_sha256",)
 
 
@@ -95,6 +97,7 @@ def plan(log: Log, rules: Rules, texts: Iterable[bytes] = (), whole: Iterable[in
     digests |= set(_in_blobs(log, needles, wanted, found))
     if digests:
         _in_events(log, Needles((), exact=digests), set(), found)
+    _at_cuts(log, needles, found)
     if found:
         _in_requests(log, rules, needles, wanted, found)
     return found
@@ -192,6 +195,22 @@ def _in_events(log: Log, needles: Needles, wanted: set[int], found: Plan) -> lis
         paths = {path for path, _ in hiding.places}
         digests += [_sha256(text) for path, text in _values(shown).items() if steps(path) in paths and len(text) > 1]
     return digests
+
+
+def _at_cuts(log: Log, needles: Needles, found: Plan) -> None:
+    """Note the lines beside the cut of a shortened output that end or begin with a part of it: the whole is hidden."""
+    for stored in log.read() if found.blobs else ():
+        shown = _shown(stored)
+        if not {named.root for named in named_in(shown)} & found.blobs.keys():
+            continue
+        lines = [leaf for leaf in shown if leaf.kind == STRING]
+        for before, cut, after in zip(lines, lines[1:], lines[2:], strict=False):
+            if not (cut.text.startswith(b"[... ") and CUT in cut.text and before.path == cut.path == after.path):
+                continue
+            if needles.is_cut_at_end(before.text.removesuffix(b"\n")):
+                found.at(stored).places.add((steps(before.path), before.piece))
+            if needles.is_cut_at_start(after.text):
+                found.at(stored).places.add((steps(after.path), after.piece))
 
 
 def _in_blobs(log: Log, needles: Needles, wanted: set[int], found: Plan) -> list[bytes]:

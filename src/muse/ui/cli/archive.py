@@ -25,8 +25,8 @@ def command(yes: bool, dry_run: bool, as_json: bool, folder: str, restore: bool,
     Every command that reads takes an archived session as before (muse ls --archived); --restore brings it back, byte
     for byte.
     """
-    app.origin(CLIENT)
     if restore:
+        app.origin(CLIENT)
         if given["older_than"] or given["ended"] or folder:
             raise UsageError("--restore takes sessions by name", hint="muse ls --archived lists them")
         return _restore(given["sessions"], dry_run=dry_run, as_json=as_json)
@@ -37,6 +37,7 @@ def command(yes: bool, dry_run: bool, as_json: bool, folder: str, restore: bool,
         if entry.file.endswith(app.ARCHIVE_SUFFIX):
             raise UsageError(f"{entry.session} is archived already", hint=f"muse archive --restore {entry.session}")
         try:
+            app.refuse_agents_at(Path(entry.file), CLIENT, f"archive {entry.session}")
             app.require_removable(entry.session, Path(entry.file), children)
             ready.append(app.holding(entry))
         except Busy as error:  # of many that flags select, some may run: the others go
