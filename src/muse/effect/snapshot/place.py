@@ -118,6 +118,10 @@ class Place:
         except OSError as error:
             raise unusable(self.folder, error) from error
 
+    def unlock(self) -> None:
+        """Take away the lock of a git command that was killed. Nobody else uses this owner's folder. Raises OSError."""
+        (self.git_folder / "index.lock").unlink(missing_ok=True)
+
     def point_at(self, tree: str) -> None:
         """Make HEAD a commit of this tree, so that git finds quickly what differs from it."""
         text = f"tree {tree}\nauthor {_NOBODY}\ncommitter {_NOBODY}\n\n"

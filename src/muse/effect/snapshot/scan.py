@@ -134,6 +134,7 @@ class Scan:
         """The work tree as it is. Raises SnapshotError; then nothing is known, and the next look begins afresh."""
         known, self._tree = self._tree, ""
         try:
+            self._place.unlock()
             if not self._place.is_whole():
                 self._place.forget()
                 known = ""
@@ -283,17 +284,19 @@ class Scan:
         return bool(data or found.taken)
 
     def _add(self, paths: list[bytes], deadline: Deadline, tries: list[int] | None = None) -> None:
-        """Take files in. One that git cannot take (it vanished, or changes all the time) is found by halves."""
+        """Take files in. One that git cannot take is found by halves: it vanished, or was cut while git had it mapped,
+        which kills git by SIGBUS."""
         tries = [HANDLED_ONE_BY_ONE_MAX] if tries is None else tries
         bulk = ("-c", "core.bigFileThreshold=1") if len(paths) >= BULK_FILES and packs_in_bulk(self._program) else ()
         data = b"\0".join(paths) + b"\0"
         try:
             self._git.run(deadline, *bulk, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", data=data)
         except GitFailed as error:
+            self._place.unlock()
             if _is_no_room(error) or tries[0] <= 0:
                 raise
-            tries[0] -= 1
             if len(paths) == 1:
+                tries[0] -= 1
                 self._stand_in_for(paths[0], deadline)
                 return
             middle = len(paths) // 2
