@@ -21,7 +21,9 @@ def git(folder: Path, *arguments: str) -> None:
 def places(workspace: Path, home: Path, muse_home: Path | None = None, more: tuple[str, ...] = ()) -> Places:
     muse_home = muse_home or home / "muse"
     environment = {"HOME": str(home)}
-    return places_of(workspace, muse_home, muse_home / "s.muse", home / ".config" / "muse", environment, more)
+    return places_of(
+        workspace, muse_home, muse_home / "sessions" / "s.muse", home / ".config" / "muse", environment, more
+    )
 
 
 def opened(found: Places) -> set[str]:
@@ -135,3 +137,15 @@ def test_folders_inside_others_are_named_once(root: Path) -> None:
     (root / "work" / "in").mkdir(parents=True)
     found = places(root / "work", root / "home", more=(str(root / "work" / "in"),))
     assert opened(found) == {str(root / "work")}
+
+
+def test_a_workspace_inside_the_home_of_muse_can_be_worked_in(root: Path) -> None:
+    muse_home = root / "muse"
+    work = muse_home / "worktrees" / "one"
+    work.mkdir(parents=True)
+    (muse_home / "objects").mkdir()
+    found = places(work, root / "home", muse_home)
+    assert set(found.record) == {
+        str(muse_home / name) for name in ("sessions", "run", "snapshots", "archive", "objects")
+    }
+    assert opened(found) == {str(work)}

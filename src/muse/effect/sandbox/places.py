@@ -11,12 +11,13 @@ from typing import Final
 
 import msgspec
 
-MODULES_MAX: Final = 200
-"""How many submodules and worktrees of a repository are looked at."""
+CHILDREN_MAX: Final = 200
+"""How many submodules and worktrees of a repository, or entries of a home of muse, are looked at."""
 GIT_FILE_BYTES_MAX: Final = 8192
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")
 _SHARED_MEMORY: Final = "/dev/shm"
+_RECORDS: Final = ("sessions", "run", "snapshots", "archive", "cache", "removed", "chat_history")
 _START_UP: Final = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".pam_environment",
@@ -81,8 +82,8 @@ def places_of(
     temporary = [*TEMPORARY, *([given] if os.path.isabs(given := environment.get("TMPDIR", "")) else [])]
     temporary = [os.path.realpath(path) for path in temporary if os.path.isdir(path)]
     others = [os.path.realpath(os.path.join(home, path.removeprefix("~/") if path != "~" else "")) for path in more]
-    record = [os.path.realpath(muse_home)]
-    if not is_inside(os.path.realpath(log), record[0]):
+    record = _records(os.path.realpath(muse_home), root)
+    if not any(is_inside(os.path.realpath(log), one) for one in record):
         record += [f"{os.path.realpath(log)}{end}" for end in ("", "-wal", "-shm")]
         record.append(os.path.realpath(log.with_suffix(".lock")))
     writable = (root, *git_writable, *others, *temporary, _SHARED_MEMORY)
@@ -98,6 +99,14 @@ def places_of(
         record=tuple(record),
         personal=tuple(personal),
     )
+
+
+def _records(muse_home: str, workspace: str) -> list[str]:
+    """The home of muse; of one that the workspace lies in, all that does not lead there."""
+    if not is_inside(workspace, muse_home):
+        return [muse_home]
+    found = dict.fromkeys([*(f"{muse_home}/{name}" for name in _RECORDS), *_children(muse_home)])
+    return [path for path in found if not is_inside(workspace, path)]
 
 
 def is_inside(path: str, folder: str) -> bool:
@@ -153,8 +162,9 @@ def _linked(place: str) -> list[str]:
 
 
 def _children(folder: str) -> list[str]:
+    """What a folder holds, up to a limit; nothing where it cannot be read."""
     try:
-        return [f"{folder}/{name}" for name in sorted(os.listdir(folder))[:MODULES_MAX]]
+        return [f"{folder}/{name}" for name in sorted(os.listdir(folder))[:CHILDREN_MAX]]
     except OSError:
         return []
 
