@@ -23,7 +23,7 @@ test: setup  ## all checks and tests
 	@sh tools/test.sh
 
 crash: setup  ## the crash matrix: kill everything everywhere (SEED=… KILLS=…), write docs/guarantees.md
-	$(BIN)/python -m tests.crash.matrix $(if $(SEED),--seed $(SEED)) --kills $(or $(KILLS),2000) --write docs/guarantees.md
+	$(BIN)/python -m tests.crash.matrix $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) --write docs/guarantees.md
 
 bench: setup  ## measure, and write docs/performance.md
 	$(BIN)/python -m bench

@@ -12,6 +12,7 @@ from tests.crash.matrix.case import Case, Result, Stage, play
 from tests.crash.matrix.cells import CELLS, cell_named
 from tests.crash.matrix.checks import ZEROS
 from tests.crash.matrix.plan import Kill, Plan, Victim, plan_of
+from tests.crash.matrix.rounds import ROUND
 from tests.crash.matrix.table import BEGIN, END, added_up, as_text, write_into
 from tests.crash.task import seed
 
@@ -88,7 +89,7 @@ def test_the_same_seed_gives_the_same_plans_and_another_one_others() -> None:
 
 def test_every_cell_has_a_case_of_every_column_within_a_round() -> None:
     for cell in CELLS:
-        assert {plan_of(cell, n, 3).killed for n in range(23)} == set(cell.killed)
+        assert {plan_of(cell, n, 3).killed for n in range(ROUND)} == set(cell.killed)
 
 
 def result_of(cell: str, **zeros: int) -> Result:

@@ -31,7 +31,7 @@ def _one_again(cell: str, number: int, seed: int, patches: tuple[str, ...]) -> i
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.matrix", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the plans (default: MUSE_CRASH_SEED, or drawn)")
-    parser.add_argument("--kills", type=int, default=2000, help="play until so many hit (default 2000)")
+    parser.add_argument("--kills", type=int, default=2500, help="play until so many hit (default 2500)")
     parser.add_argument("--cell", action="append", choices=[cell.name for cell in CELLS], help="only this one")
     parser.add_argument("--case", type=int, help="only this case of the cell")
     parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, 4))

@@ -16,6 +16,7 @@ Victim = Literal["host", "runner", "keeper", "tree"]
 APPENDS_MAX = 13
 """No cell appends more often in a life that nobody disturbs."""
 OF_APPENDS = ("before_append", "after_append", "before_commit")
+"""Of commits the first few only: an append is one, and blobs, snapshots and fold checkpoints have theirs."""
 OF_EFFECTS = ("before_effect", "after_effect")
 OF_HOST = (
     "before_claim", "after_claim", "before_observe", "after_observe", "in_stream", "before_discard", "in_discard",
@@ -27,7 +28,7 @@ OF_RECOVERY = (
     "before_claim", "after_claim", "before_recovery", "after_recovery", "in_settle", "before_commit", "before_append",
     "after_append",
 )  # fmt: skip
-SHARES = {"host": 11, "host twice": 2, "in recovery": 2, "runner": 2, "keeper": 2, "tree": 4}
+SHARES = {"host": 14, "host twice": 3, "in recovery": 3, "runner": 2, "keeper": 3, "tree": 4}
 """Cases of a column for each other's, while they last."""
 
 
@@ -78,7 +79,7 @@ def places(cell: Cell) -> list[tuple[str, int]]:
     most |= dict.fromkeys(OF_EFFECTS, calls + len(cell.steps)) | {"in_stream": 3 if cell.slow else 1}
     most |= dict.fromkeys(OF_RUNNER, min(commands, 2)) | dict.fromkeys(OF_KEEPER, min(commands, 2))
     most |= dict.fromkeys(cell.more_places, max(files, 1))
-    most |= {"before_observe": calls, "supervisor_ready": 1}
+    most |= {"before_observe": calls, "supervisor_ready": 1, "before_commit": 4}
     return [(name, count) for count in range(1, APPENDS_MAX + 1) for name in most if count <= most[name]]
 
 
