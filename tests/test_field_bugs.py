@@ -90,6 +90,7 @@ ROWS = (
     Row("B21", "Killed at any step of a batch, the next request answers every call exactly once.",
         ("e2e/test_field_bugs.py::test_b21_b22_b39_a_batch_killed_while_it_runs_is_answered_whole_and_once",
          "crash/test_failpoints.py::test_a_kill_at_every_append_loses_and_repeats_nothing",
+         "crash/test_matrix.py::test_a_kill_of_anything_at_any_place_leaves_every_zero_a_zero",
          "crash/test_killed.py::test_a_session_of_30_steps_killed_30_times_does_each_step_once")),
     Row("B22", "The record of a call is durable before its result can be appended.",
         ("e2e/test_field_bugs.py::test_b21_b22_b39_a_batch_killed_while_it_runs_is_answered_whole_and_once",
@@ -114,12 +115,14 @@ ROWS = (
     # -- disk full, permissions, size
     Row("B31", "When the log cannot be written, no tool and no model call starts; it goes on when there is space.",
         ("e2e/test_field_bugs.py::test_b31_a_full_disk_stops_the_run_at_once_and_it_goes_on_when_there_is_space",
+         "damage/test_disks.py::test_a_run_on_a_disk_that_fills_up_starts_nothing_more_says_so_and_is_resumed_b31_b32",
          "damage/test_syscalls.py::"
          "test_a_run_whose_disk_stays_broken_stops_before_the_next_command_and_is_resumed_b31_b32",
          "runtime/test_loop.py::test_without_room_nothing_more_starts_what_is_known_is_kept_and_the_session_resumes")),
     Row("B32", "A full disk is no crash: nothing is half applied, and the exit code is a documented one.",
         ("damage/test_syscalls.py::"
          "test_a_run_whose_disk_stays_broken_stops_before_the_next_command_and_is_resumed_b31_b32",
+         "damage/test_disks.py::test_an_append_that_finds_the_disk_full_is_refused_and_stands_once_when_there_is_space",
          "log/test_room.py::test_a_log_that_does_not_fit_on_the_disk_is_no_damage_and_leaves_nothing",
          "e2e/test_odd_places.py::test_an_answer_that_cannot_be_written_is_said_and_is_no_success")),
     Row("B33", "Logs are 0600 and their folders 0700 under any umask.",
@@ -128,7 +131,8 @@ ROWS = (
          "log/test_place.py::test_files_are_private_whatever_the_umask",
          "effect/runner/test_supervisor.py::test_files_are_private_whatever_the_umask")),
     Row("B34", "The log grows with what is new, not with its square, and opening a large one takes little memory.",
-        ("bench/test_bench.py::test_what_a_model_call_adds_to_the_log_does_not_grow_with_the_session",
+        ("damage/test_big.py::test_a_large_log_is_opened_verified_and_recovered_in_the_memory_of_a_small_one_b34",
+         "bench/test_bench.py::test_what_a_model_call_adds_to_the_log_does_not_grow_with_the_session",
          "bench/test_bench.py::"
          "test_checkpoints_of_a_growing_log_are_as_many_as_its_doublings_and_their_sum_is_no_square",
          "log/test_processes.py::test_a_large_blob_takes_little_memory_and_little_write_ahead_log")),
@@ -185,6 +189,7 @@ ROWS = (
         "Folders of their own for child agents come later; shown for the session's workspace."),
     Row("B51", "Whatever ends a command, its result holds what it printed until then.",
         ("e2e/test_field_bugs.py::test_b51_a_command_that_is_ended_by_its_time_limit_keeps_what_it_wrote",
+         "hostile/test_full_disk.py::test_a_command_that_prints_the_disk_full_is_ended_told_of_and_kept_as_far_as_it_came",
          "hostile/test_output.py::test_b51_what_was_printed_before_the_end_is_kept_whatever_it_is",
          "effect/runner/test_commands.py::test_a_timeout_keeps_the_output_so_far")),
     # -- secrets, paths, clocks
