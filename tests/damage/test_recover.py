@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
+from muse import app
 from muse.errors import Damaged, MuseError, NotALog, UsageError
 from muse.event.codec import parse
 from muse.event.commitment import commit_blob, disclose, encode_disclosed
 from muse.log.export import write_export
+from muse.log.export_check import lines_of, verify_export
 from muse.log.protocol import Stored
 from muse.log.recover import Recovery, recover
 from muse.log.sqlite import SqliteLog
@@ -306,6 +308,11 @@ def test_an_export_of_a_recovered_log_is_accepted_by_the_verifier_written_from_t
     head = f"{len(events)}:{events[-1].hash.hex()}"
     judged = subprocess.run([sys.executable, VERIFIER, export, "--head", head], capture_output=True, text=True)
     assert judged.returncode == 0, judged.stdout + judged.stderr
+    with export.open("rb") as file:
+        report = verify_export(lines_of(file))
+    assert report.exit_code == 0
+    (row,) = [row for row in report.rows if row.what == "recovered"]
+    assert (row.state, "saved from s" in row.detail) == ("not checkable", True)
 
 
 def test_a_recovery_whose_old_chain_was_changed_does_not_verify(made: Made, tmp_path: Path) -> None:
@@ -407,3 +414,26 @@ def test_a_damaged_log_is_opened_before_the_damage_and_refused_beyond(made: Made
     assert "muse recover" in refusal.value.hint
     done, _ = saved(made, path, tmp_path / "new.muse")
     assert (done.lost, done.saved) == (((40, 40),), EVENTS - 1)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0.muse"
+
+
+def test_whichever_event_of_a_real_session_is_lost_the_rest_is_read_folded_and_verified(tmp_path: Path) -> None:
+    shutil.copy(GOLDEN, tmp_path / "whole.muse")
+    with SqliteLog.open(tmp_path / "whole.muse", read_only=True) as log:
+        count = log.head().seq
+    for seq in range(1, count + 1):
+        path, target = tmp_path / "damaged.muse", tmp_path / f"{seq}.muse"
+        shutil.copy(tmp_path / "whole.muse", path)
+        db = sqlite3.connect(path)
+        db.execute("UPDATE events SET body = CAST(body || ' ' AS BLOB) WHERE seq = ?", (seq,))
+        db.commit()
+        db.close()
+        assert recover(path, target, f"r{seq}").lost == ((seq, seq),)
+        report = app.verify_file(target)
+        assert report.exit_code == 0, (seq, report.rows)
+        with SqliteLog.open(target, read_only=True) as log:
+            state = app.state_of(log)
+            assert (state.seq, state.recovered) == (count + 1, [f"#{seq}"])
+            assert [event.seq for event in app.events(log)] == list(range(1, count + 2))

@@ -104,7 +104,8 @@ def _can_be_folded(state: Session, event: Event) -> bool:
         return True
     if isinstance(event.body, ToolStarted | ApprovalRequested):
         return state.run(event.body.call) is not None
-    if isinstance(event.body, ModelRequested | ModelResponded | ToolFinished | EffectReconciled | BudgetReached):
+    needs_agent = ModelRequested | ModelResponded | ModelFailed | ToolFinished | EffectReconciled | BudgetReached
+    if isinstance(event.body, needs_agent):
         return event.agent in state.agents
     return True
 

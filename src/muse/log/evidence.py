@@ -99,10 +99,13 @@ class _OldChain:
 
 def fact_of(event: Stored) -> LogRecovered | None:
     """The body of a `log.recovered`, None for any other event."""
-    if event.body is None or _TYPE not in event.header:
-        return None
+    return read_fact(event.body) if event.body is not None and _TYPE in event.header else None
+
+
+def read_fact(body: bytes) -> LogRecovered | None:
+    """The body of a `log.recovered`, None where it does not fit."""
     try:
-        return msgspec.json.decode(event.body, type=LogRecovered)
+        return msgspec.json.decode(body, type=LogRecovered)
     except msgspec.MsgspecError:
         return None
 

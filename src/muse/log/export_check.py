@@ -13,8 +13,10 @@ from typing import Any, BinaryIO, Final, Literal, NoReturn
 from muse.errors import InvalidEvent, UsageError
 from muse.event.codec import INTEGER_MAX, Header, parse_header
 from muse.event.commitment import Root, chain, commit_blob, genesis
+from muse.event.kinds import LogRecovered
 from muse.event.strict_json import BadJson, read_line
 from muse.log.blobs import chunks_of
+from muse.log.evidence import RECOVERED, read_fact
 from muse.log.export import EXPORT_VERSION
 from muse.log.protocol import Head
 from muse.log.verify import BLOBS, BODIES, CHAIN, HEADERS, ORDER, Named, Report, Row, commitment, hidden_words
@@ -96,6 +98,7 @@ class _Export:
         self.hidden_blobs = 0
         self.redacted: list[int] = []
         self.approvals = 0
+        self.recovered: LogRecovered | None = None
         self._ids: set[str] = set()
 
     def line(self, data: bytes) -> None:
@@ -164,6 +167,8 @@ class _Export:
         self.head = Head(seq, found)
         self._note_known()
         self.approvals += header.type == "approval.decided"
+        if header.type == RECOVERED and "body" in value:
+            self.recovered = read_fact(value["body"].encode()) or self.recovered
         if redacted:
             self.redacted.append(seq)
 
@@ -285,6 +290,9 @@ def _report(export: _Export, wrong: _Wrong | None) -> Report:
     if export.redacted or export.hidden_blobs:
         detail = hidden_words(len(export.redacted), export.hidden_blobs)
         rows.append(Row("hidden content", "not checkable", detail, export.redacted[0] if export.redacted else 0))
+    if export.recovered is not None:
+        lost = f"saved from {export.recovered.source}, {export.recovered.lost} events are lost"
+        rows.append(Row("recovered", "not checkable", f"{lost}; the old chain is followed in a session's file only"))
     if export.approvals:
         detail = "an approval proves that someone with this user's rights gave it, not who"
         rows.append(Row("who approved", "not proven", detail))
