@@ -245,7 +245,7 @@ def test_an_owner_whose_lock_file_was_removed_stops(owned: SqliteLog) -> None:
     """Another process could lock a new one."""
     owned.lock_path.unlink()
     with pytest.raises(Fenced, match="lock file"):
-        owned.append([draft()], [], 10, 1)
+        owned.changed()
 
 
 # ---------------------------------------------------------------------- explained

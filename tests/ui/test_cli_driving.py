@@ -319,8 +319,9 @@ def test_a_session_that_runs_is_busy(world: World) -> None:
     done = world.run("resume", "last", "more")
     assert done.code == 7
     assert f"process {process.pid}" in done.err
-    assert "muse log -f" in done.err
+    assert "muse attach" in done.err
     assert "muse steer" in done.err
+    assert "--take-over" in done.err
     assert world.types().count("user.prompted") == 1
 
 

@@ -8,6 +8,7 @@ This module must not know what events mean.
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,6 +26,8 @@ from muse.log.schema import fetch, number
 AUDIT_EVENTS: Final = 16
 """So many old events are looked at again whenever somebody else wrote, in turn."""
 AUDIT_BYTES: Final = 256 * 1024
+CHECK_SECONDS: Final = 0.05
+"""How often at most the files are looked at while nothing is appended."""
 SAVED_NAMES_MAX: Final = 100
 _DESCRIPTORS: Final = "/proc/self/fd"
 
@@ -46,16 +49,8 @@ class Unexplained(Exception):
     """Somebody changed the log, and no command explains it: `Guard.verify` must pass before anything is appended."""
 
 
-class _Seen(NamedTuple):
-    device: int
-    inode: int
-    links: int
-    size: int
-    changed_ns: int
-
-    @property
-    def file(self) -> tuple[int, int]:
-        return self[:2]
+_Seen = tuple[int, int, int, int, int]
+"""Of a file: device, inode, links, size, and when it was changed (ns). The first two are the file itself."""
 
 
 class Guard:
@@ -74,6 +69,7 @@ class Guard:
         self._found: Damaged | None = None
         self._known = Head(0, genesis(session))
         self._audited = 0
+        self._check_at = 0.0
         self.take(db)
 
     def take(self, db: apsw.Connection) -> None:
@@ -82,7 +78,7 @@ class Guard:
         if found is None:
             raise self._lost(db, None)
         self._main, self._wal, self._shm = found, _seen(self._wal_name), _seen(self._shm_name)
-        self._moved = self.main_moved = False
+        self._moved = self._main_moved = False
         self._ended = self._activity().ended
         self._version = number(db, "PRAGMA data_version")
         self._schema = number(db, "PRAGMA schema_version")
@@ -95,22 +91,21 @@ class Guard:
         """A checkpoint of the owner's moved what was written into the main file."""
         self._wal = _seen(self._wal_name)
         main = _seen(self._main_name)
-        if main is not None and main.file == self._main.file:
-            self._main, self.main_moved = main, False
+        if main is not None and main[:2] == self._main[:2]:
+            self._main, self._main_moved = main, False
 
     # ------------------------------------------------------------------ before and inside a write
 
-    def check_files(self, db: apsw.Connection, lock: OwnerLock) -> None:
-        """Raises Damaged when the log, or what SQLite keeps beside it, is not at its place any more, Fenced when the
-        lock file is not: then another process may take itself for the owner. Notes what else moved, for `look`.
-        A log that was once found rewritten stays so."""
+    def check_files(self, db: apsw.Connection) -> None:
+        """Raises Damaged when the log, or what SQLite keeps beside it, is not at its place any more. Notes what else
+        moved, for `look`. A log that was once found rewritten stays so."""
         if self._found is not None:
             raise self._found
         main = _seen(self._main_name)
         if main != self._main:
-            if main is None or main.file != self._main.file:
+            if main is None or main[:2] != self._main[:2]:
                 raise self._lost(db, main)
-            self._moved = self.main_moved = True
+            self._moved = self._main_moved = True
         wal, shm = _seen(self._wal_name), _seen(self._shm_name)
         # With another one of these beside the log, other processes would neither see what is written here nor be kept
         # from writing over it.
@@ -120,11 +115,21 @@ class Guard:
         if shm != self._shm:
             self._require_same("-shm", self._shm, shm)
             self._shm = shm
+
+    def check_all(self, db: apsw.Connection, lock: OwnerLock) -> bool:
+        """As `check_files`, from time to time, and Fenced when the lock file is not at its place: then another process
+        may take itself for the owner. Whether the main file moved."""
+        now = time.monotonic()
+        if now < self._check_at:
+            return False
+        self._check_at = now + CHECK_SECONDS
+        self.check_files(db)
         if not lock.in_place():
             raise Fenced(
                 f"the lock file of {self._path} was removed or replaced: another process may own the session",
                 hint="see who does: muse ls; what this process wrote is in the log",
             )
+        return self._main_moved
 
     def look(self, db: apsw.Connection, *, commands: bool) -> bool:
         """Whether others wrote since the last look, in a way that is explained: by `commands` that were found to be
@@ -134,13 +139,13 @@ class Guard:
             return False
         activity = self._activity()
         ours = activity.begun > self._ended
-        explained = ours or (commands and not self.main_moved)  # a command leaves the main file as it is
+        explained = ours or (commands and not self._main_moved)  # a command leaves the main file as it is
         if not explained or number(db, "PRAGMA schema_version") != self._schema:
             raise Unexplained
         self._version, self._ended, self._moved = version, activity.ended, False
         self._wal = _seen(self._wal_name)
-        if self.main_moved and (main := _seen(self._main_name)) is not None and main.file == self._main.file:
-            self._main, self.main_moved = main, False
+        if self._main_moved and (main := _seen(self._main_name)) is not None and main[:2] == self._main[:2]:
+            self._main, self._main_moved = main, False
         return True
 
     # ------------------------------------------------------------------ looking at what is there
@@ -224,7 +229,7 @@ class Guard:
         return self._found
 
     def _require_same(self, suffix: str, known: _Seen | None, found: _Seen | None) -> None:
-        if known is not None and (found is None or found.file != known.file):
+        if known is not None and (found is None or found[:2] != known[:2]):
             raise Damaged(
                 f"{self._path}{suffix} was removed or replaced while it was in use",
                 hint="what it held is moved into the log as this process ends; then: muse verify, muse resume",
@@ -233,7 +238,7 @@ class Guard:
     def _lost(self, db: apsw.Connection, found: _Seen | None) -> Damaged:
         """The log is not at its place. If it only has another name, that is said; else what it holds, which is still
         there behind the open file, is saved beside its place."""
-        moved = _name_of(self._main.file)
+        moved = _name_of(self._main[:2])
         if moved:
             another = "" if found is None else ", and another file was put in its place"
             return Damaged(
@@ -280,7 +285,7 @@ def _seen(name: str) -> _Seen | None:
         found = os.stat(name)
     except OSError:
         return None
-    return _Seen(found.st_dev, found.st_ino, found.st_nlink, found.st_size, found.st_ctime_ns)
+    return (found.st_dev, found.st_ino, found.st_nlink, found.st_size, found.st_ctime_ns)
 
 
 def _name_of(file: tuple[int, int]) -> str:
@@ -289,7 +294,7 @@ def _name_of(file: tuple[int, int]) -> str:
         for number_ in os.listdir(_DESCRIPTORS):
             place = f"{_DESCRIPTORS}/{number_}"
             found = _seen(place)
-            if found is not None and found.file == file and found.links:
+            if found is not None and found[:2] == file and found[2]:
                 return os.readlink(place)
     return ""
 

@@ -157,7 +157,7 @@ class SqliteOwner(SqliteReader):
             raise Fenced("this process does not own the session")
         if epoch != self._ownership.epoch:
             raise Fenced(f"epoch {epoch} is over: this process opened epoch {self._ownership.epoch}")
-        self._guard.check_files(self._db, self._ownership.lock)
+        self._guard.check_files(self._db)
         return self._guard
 
     def _require_same_file(self) -> None:
@@ -188,8 +188,9 @@ class SqliteOwner(SqliteReader):
         """See `Log.changed`. For the owner also whether its files are where they were, so that a log that is removed
         is noticed, and saved, while nothing is appended."""
         if self._guard is not None and self._ownership is not None and self._ownership.held and not self._broken:
-            self._guard.check_files(self._db, self._ownership.lock)
-            if self._guard.main_moved:
+            with self._reading():
+                moved = self._guard.check_all(self._db, self._ownership.lock)
+            if moved:
                 self._look(self._guard)
         return super().changed()
 
