@@ -1,6 +1,7 @@
 """What a command in a sandbox can and cannot do, under each enforcer that this machine has."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from muse.effect.runner import Runner
+from muse.effect.runner import CommandSpec, Runner
 from muse.effect.sandbox import NO_SANDBOX
-from tests.effect.runner.conftest import commands_with, lives, wait_until
-from tests.effect.sandbox.conftest import Do, Machine, box_of
+from tests.effect.runner.conftest import MakeRunner, commands_with, lives, wait_until
+from tests.effect.sandbox.conftest import SESSION, Do, Machine, box_of
 
 pytestmark = pytest.mark.anyio
 
@@ -25,6 +26,14 @@ def bystander() -> Iterator["subprocess.Popen[bytes]"]:
     yield process
     process.kill()
     process.wait()
+
+
+def line_of(pid: int) -> bytes:
+    """The command line of a process, as far as it has one."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return b""
 
 
 def names_of(folder: Path) -> list[str]:
@@ -114,7 +123,7 @@ async def test_the_record_is_out_of_reach(do: Do, user: Machine, enforcer: str) 
     _, said = await do(script, box_of(user, enforcer))
     assert user.log.read_bytes() == b"the record"
     assert ("the record" in said) == (enforcer == "landlock-alone")
-    assert names_of(user.muse_home / "run") == ["20260101-000000-sandboxed"]
+    assert names_of(user.muse_home / "run") == [SESSION]
 
 
 async def test_no_signal_and_no_trace_leads_out(
@@ -256,10 +265,29 @@ async def test_what_is_left_running_is_named_and_ended_on_request(
     assert not exit.group_gone
     (left,) = exit.left_running
     assert lives(left.pid)
-    runner = Runner(user.muse_home / "run" / "20260101-000000-sandboxed", 1)
+    runner = Runner(user.muse_home / "run" / SESSION, 1)
     await runner.cancel("main/1", 1)
     await runner.aclose()
     wait_until(lambda: not lives(left.pid) and not commands_with(mark))
+
+
+async def test_what_a_killed_keeper_leaves_behind_is_ended(
+    make_runner: MakeRunner, user: Machine, enforcer: str, mark: str
+) -> None:
+    runner = make_runner(folder=user.muse_home / "run" / SESSION)
+    name, _, value = mark.partition("=")
+    argv, confine = box_of(user, enforcer).command(
+        ["bash", "-c", "(setsid sleep 1000 &); sleep 1000"], str(user.workspace)
+    )
+    accepted = await runner.start(
+        CommandSpec(
+            call="main/1", attempt=1, args_digest="", argv=argv, cwd=str(user.workspace), confine=confine,
+            env={"PATH": os.environ["PATH"], name: value},
+        )
+    )  # fmt: skip
+    wait_until(lambda: len([pid for pid in commands_with(mark) if b"sleep" in line_of(pid)]) == 2)
+    os.kill(accepted.keeper.pid, signal.SIGKILL)
+    wait_until(lambda: not commands_with(mark))
 
 
 async def test_a_sandbox_that_cannot_be_had_starts_nothing(do: Do, user: Machine) -> None:
