@@ -55,3 +55,20 @@ def test_a_command_that_prints_the_disk_full_is_ended_told_of_and_kept_as_far_as
     assert second["body"]["text"] == "room again\nexit code 0"
     assert not any(small.glob("*/calls/*"))
     rig.verify()
+
+
+def test_an_output_with_a_secret_is_kept_masked_though_the_disk_of_its_spool_is_full(rig: Rig, small: Path) -> None:
+    """The copy without the secret does not fit beside the spool: it is made elsewhere."""
+    secret = "canary-0123456789-0123456789"
+    command = "trap '' TERM PIPE; echo $CANARY_NAME; yes 0123456789abcde"
+    model = rig.script([{"uses": [["shell", {"command": command}]]}, {"text": "Done."}])
+    rig.settings('shell_environment = ["CANARY_NAME"]\n')
+    done = rig.muse("exec", "--yolo", "-m", model, "go", extra={"CANARY_TOKEN": secret, "CANARY_NAME": secret})
+    assert done.returncode == 0, done.stderr
+    (finished,) = rig.of_type("tool.finished")
+    exact = rig.folder / "exact"
+    assert rig.muse("show", f"last@{finished['seq']}", "-o", str(exact)).returncode == 0
+    data = exact.read_bytes()
+    assert data.startswith(b"[secret CANARY_")
+    assert data.count(b"0123456789abcde\n") > 30_000
+    assert secret.encode() not in data + finished["body"]["text"].encode()

@@ -365,6 +365,21 @@ async def test_a_discard_that_was_cut_short_is_finished_by_the_next_supervisor(
     assert list((run_dir / "calls").iterdir()) == []
 
 
+async def test_half_a_copy_that_a_killed_host_left_in_a_folder_is_in_nobodys_way(
+    runner: Runner, make_runner: MakeRunner, shell: Shell, run_dir: Path
+) -> None:
+    for n in (1, 2):
+        await runner.start(shell(n, "echo hi"))
+        await runner.wait(f"main/{n}", 1)
+        (run_dir / "calls" / f"main-{n}.1" / "kept-abc").mkdir()
+        (run_dir / "calls" / f"main-{n}.1" / "kept-abc" / "output").write_text("h")
+    runner.discard("main/1", 1)
+    (run_dir / "calls" / "main-2.1").rename(run_dir / "calls" / ".gone-main-2.1.7")
+    await runner.stop()
+    await make_runner(epoch=2).supervisor()
+    assert list((run_dir / "calls").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "name", ["with spaces and 'quotes'", "Ünïcødé 日本 😀", os.fsdecode(b"not utf-8 \xff"), "x" * 200]
 )

@@ -1,5 +1,6 @@
 """The shell tool with a real runner and real commands."""
 
+import hashlib
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from muse.effect.protocol import ToolResult, Workspace
@@ -190,8 +192,10 @@ async def test_a_second_host_goes_on_with_a_running_command(
 async def start_and_leave(runner: Runner, root: Path, call: str, command: str, args_text: str) -> int:
     """What a host does that dies right after the start; the process id of the keeper."""
     environment = {"PATH": os.environ["PATH"]}
+    digest = hashlib.sha256(args_text.encode()).hexdigest()
+    argv = ["bash", "-c", command]
     accepted = await runner.start(
-        CommandSpec(call=call, attempt=1, args_digest="0", argv=["bash", "-c", command], cwd=str(root), env=environment)
+        CommandSpec(call=call, attempt=1, args_digest=digest, argv=argv, cwd=str(root), env=environment)
     )
     await runner.aclose()
     return accepted.keeper.pid
@@ -201,6 +205,20 @@ async def test_a_command_that_never_started_may_be_started(shell: Harness) -> No
     call = shell.call(command="true")
     verdict = await shell.reconcile(call, await shell.observe(call))
     assert verdict.verdict == "not_done"
+
+
+async def test_the_end_of_another_command_under_the_same_number_is_not_taken_for_ours(
+    shell: Harness, runner: Runner, root: Path
+) -> None:
+    """A log that lost its end counts again from there, and the runner remembers what the log does not."""
+    call = shell.call(command="echo ours")
+    await start_and_leave(runner, root, call.call, "echo theirs", '{"command": "echo theirs"}')
+    await runner.wait(call.call, 1)
+    verdict = await shell.reconcile(call, await shell.observe(call))
+    assert verdict.verdict == "not_done"
+    assert "another command" in verdict.evidence
+    again = msgspec.structs.replace(call, attempt=2)
+    assert (await shell.run(again)).text == "ours\nexit code 0"
 
 
 async def test_a_command_that_ended_unseen_gives_the_same_result_as_one_that_was_seen(

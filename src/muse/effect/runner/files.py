@@ -74,8 +74,11 @@ def remove_rests(run_dir: str) -> None:
 
 def _delete(folder: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                _delete(entry.path)  # a copy of a spool, of a host that was killed while it made it
+            else:
+                os.unlink(entry.path)
         os.rmdir(folder)
 
 

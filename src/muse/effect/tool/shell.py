@@ -158,6 +158,10 @@ class ShellTool:
             attempt = await self._runner.settle(call.call, call.attempt)
         except RunnerError as error:
             return Verdict(verdict="unknown", evidence=str(error), take_up=True)
+        if not isinstance(attempt, NeverAccepted) and attempt.accepted.args_digest != _digest(call):
+            return Verdict(
+                verdict="not_done", evidence="the runner knows another command under this number, not this one"
+            )
         match attempt:
             case NeverAccepted() if unreachable:
                 return Verdict(verdict="unknown", evidence=unreachable, take_up=True)
@@ -179,7 +183,7 @@ class ShellTool:
         spec = CommandSpec(
             call=call.call,
             attempt=call.attempt,
-            args_digest=hashlib.sha256(call.args_text.encode("utf-8", "surrogatepass")).hexdigest(),
+            args_digest=_digest(call),
             argv=argv,
             cwd=str(workspace.root),
             env=self._environment,
@@ -274,7 +278,12 @@ class ShellTool:
         self, call: ToolCall, status: _Status, ending: str, keep_file: KeepFile, exit: Exit | None = None
     ) -> ToolResult:
         excerpt = await anyio.to_thread.run_sync(self._excerpt, call, exit)
-        kept = None if excerpt.whole else await self._kept(call, excerpt.size, keep_file)
+        kept: BlobRef | None = None
+        if not excerpt.whole:
+            try:
+                kept = await self._kept(call, excerpt.size, keep_file)
+            except OSError as error:
+                ending = f"{ending}\nmore of the output than this could not be kept: {error.strerror or error}"
         return ToolResult(
             status=status,
             text=_joined(excerpt.text, ending),
@@ -291,7 +300,14 @@ class ShellTool:
         spool = self._spool(call)
         if not await anyio.to_thread.run_sync(self._is_to_be_copied, spool, size):
             return await keep_file(spool)
-        with tempfile.TemporaryDirectory(prefix="kept-", dir=spool.parent) as folder:
+        try:
+            return await self._copy_kept(spool, spool.parent, size, keep_file)
+        except OSError:  # that disk may be full: by this very output
+            return await self._copy_kept(spool, None, size, keep_file)
+
+    async def _copy_kept(self, spool: Path, place: Path | None, size: int, keep_file: KeepFile) -> BlobRef:
+        """By way of a copy beside the spool, or (None) where the system keeps what is temporary."""
+        with tempfile.TemporaryDirectory(prefix="kept-", dir=place) as folder:
             copy = Path(folder, "output")
             await anyio.to_thread.run_sync(self._secrets.copy_masked, spool, copy, size)
             return await keep_file(copy)
@@ -316,6 +332,10 @@ async def _shielded(work: Coroutine[None, None, ToolResult]) -> ToolResult:
     with anyio.CancelScope(shield=True):
         results.append(await work)
     return results[0]
+
+
+def _digest(call: ToolCall) -> str:
+    return hashlib.sha256(call.args_text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _command(call: ToolCall) -> tuple[str, int]:
