@@ -130,7 +130,7 @@ def test_a_whole_session_is_not_copied(world: World) -> None:
     assert world.files() == [path]
 
 
-@pytest.mark.parametrize("command", ["verify", "log", "resume", "recover", "replay"])
+@pytest.mark.parametrize("command", ["verify", "resume", "recover"])
 def test_an_empty_file_a_picture_and_another_database_are_refused_with_what_to_do_b6(
     world: World, command: str
 ) -> None:

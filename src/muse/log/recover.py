@@ -30,7 +30,7 @@ from muse.log.rescue import rescue_blob
 from muse.log.salvage import Salvage
 from muse.log.verify import check_event
 
-BATCH_EVENTS: Final = 1_000
+BATCH_EVENTS: Final = 200
 PROGRESS_EVENTS: Final = 500
 EVENTS_A_PAGE: Final = 16
 """More rows of events than this do not fit on a page: a longer gap between two seqs is a misread number."""
@@ -85,6 +85,7 @@ def recover(
             private_file(draft)
             schema.build(draft, session)
             done = _fill(draft, salvage, source, session, before_damage, say)
+            _flush(draft)
             os.link(draft, target)  # unlike a rename, this refuses a name that is taken
             draft.unlink()
             sync_folder(target.parent)
@@ -283,6 +284,7 @@ class _Writer:
         self._since += 1
         if self._since >= BATCH_EVENTS:
             self._db.execute("COMMIT")
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._db.execute("BEGIN IMMEDIATE")
             self._since = 0
 
@@ -340,6 +342,15 @@ def _stored(row: Row) -> Stored:
     return Stored(row.seq, row.header, row.body, row.key, row.leaf_count, row.root, row.hash)
 
 
+def _flush(path: Path) -> None:
+    """Make a file that nobody has open durable."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def _fill(
     draft: Path, salvage: Salvage, source_file: Path, session: str, before_damage: bool, say: Progress
 ) -> Recovery:
@@ -348,6 +359,7 @@ def _fill(
     judge = _Judge(salvage, source)
     db = schema.connect(draft, read_only=False)
     try:
+        db.pragma("synchronous", 0)  # nobody knows of this file before all of it is flushed, once
         writer = _Writer(db, session, source, salvage)
         db.execute("BEGIN IMMEDIATE")
         end, seq = writer.before, 0
