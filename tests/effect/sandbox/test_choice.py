@@ -113,3 +113,20 @@ def test_file_tools_are_refused_what_could_run_later(path: str) -> None:
 def test_file_tools_write_elsewhere_and_nowhere_when_read_only() -> None:
     assert choose("", True, FULL, PLACES, "s").refusal("src/a.py") == ""
     assert "read-only" in choose("read-only", True, FULL, PLACES, "s").refusal("src/a.py")
+
+
+def test_a_network_that_only_half_goes_is_the_last_choice() -> None:
+    no_network = replace(FULL, network=False)
+    assert choose("", False, no_network, PLACES, "s").enforcer == "bubblewrap"
+    found = choose("", False, replace(no_network, bubblewrap_network=False), PLACES, "s")
+    assert (found.enforcer, "only TCP" in found.notice) == ("landlock-alone", True)
+
+
+def test_folders_that_were_there_stay(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".muse").mkdir()
+    found = choose("", True, FULL, replace(PLACES, workspace=str(tmp_path)), "s")
+    found.prepare()
+    assert (tmp_path / ".git" / "hooks").is_dir()
+    found.close()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".git", ".muse"]

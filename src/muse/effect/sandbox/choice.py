@@ -51,7 +51,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
     `mode` is what holds, `enforcer` what sees to it ("" when off). `wanted` "" was the default. `lacks` says what a
     weaker enforcer leaves open; `why` why there is none although one was wanted. `scratch` is a folder for temporary
-    files of this session alone, "" where the usual ones are writable.
+    files of this session alone, "" where the usual ones are writable. `made` are the folders that were missing and are
+    made for its time.
     """
 
     mode: str
@@ -63,6 +64,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     machine: Machine = Machine()
     places: Places | None = None
+    made: set[str] = msgspec.field(default_factory=set)
 
     @property
     def is_on(self) -> bool:
@@ -115,19 +117,17 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """Take away what `prepare` made, as far as it is empty or was for this session alone."""
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
-        for path in self._made:
+        for path in self.made:
             with suppress(OSError):  # it has content, which is not ours
                 os.rmdir(path)
 
-    @property
-    def _made(self) -> tuple[str, ...]:
-        keeps = self.places is not None and self.mode == DEFAULT and self.enforcer != ALONE
-        return self.places.made if self.places is not None and keeps else ()
-
     def _make(self) -> None:
-        for path in self._made:
+        if self.places is None or self.mode != DEFAULT or self.enforcer == ALONE:
+            return
+        for path in self.places.made:
             with suppress(OSError):  # it is there, or nobody can make it
                 os.mkdir(path)
+                self.made.add(path)
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of a command."""
@@ -231,6 +231,8 @@ def _why_not(enforcer: str, mode: str, network: bool, machine: Machine, places: 
     if enforcer == LANDLOCK:
         if not machine.mounts:
             return f"no mount namespace: {machine.why}"
+        if not network and not machine.network:
+            return "no network namespace"
         return "" if machine.landlock >= confine.ABI_SCOPES else "the kernel's version lets signals out"
     if not network and machine.landlock < confine.ABI_TCP:
         return "it cannot refuse the network in this version"
