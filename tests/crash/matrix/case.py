@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -102,14 +102,15 @@ class Case:
         self.lines: list[str] = []
         self.findings: list[Finding] = []
         self.doubtful: set[str] = set()
-        self.kills = 0
+        self.kills = self.doubts_seen = 0
         self.killed_at: list[str] = []
         self.keepers_killed = False
         self.lives = 0
+        self.waiting: set[int] = set()
+        self.now: Kill | None = None
         self.acted = False
         self.answered: set[int] = set()
         self.looked_at = 0
-        self.ended = 0.0
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="muse-matrix-"))
@@ -152,8 +153,6 @@ class Case:
         self.doubts_seen = len(seen.unknown)
         self.findings += [Finding("invalid", fault) for fault in self.server.violations[self.wrong_before :]]
 
-    doubts_seen = 0
-
     def _live(self, kill: Kill | None) -> None:
         """One process, until it is killed or ends; a runner's or keeper's kill leaves it alive."""
         if self._is_over():
@@ -161,13 +160,14 @@ class Case:
         self.lives += 1
         self.waiting = {event.seq for event in self._pending()} - self.answered
         life = Life(self.rig, self.lives, self._command(), kill, self.lines)
-        self.now, self.life = kill, life
+        self.now, self.life, self.looked_at = kill, life, 0
         killed, doubtful = life.until_killed(self._meanwhile)
         if killed and kill is not None:
             self.kills += 1
             self.doubtful |= doubtful
             self.keepers_killed |= kill.victim in ("keeper", "tree")
-            self.killed_at += [f"{kill.place}:{kill.count}"] if kill.place and self.lives == 1 else []
+            is_place = kill.place and self.lives == 1 and not life.hurried
+            self.killed_at += [f"{kill.place}:{kill.count}"] if is_place else []
         if life.status is None:
             self.now = None
             life.to_the_end(self._meanwhile)
@@ -228,19 +228,24 @@ class Case:
     # -- the person outside ------------------------------------------------------------------------------------------
 
     def _meanwhile(self) -> None:
-        """What a person does while the process lives."""
+        """What a person does while the process lives. One who waits for its death helps it along when it waits, too:
+        the place of the kill may lie behind the very word that it waits for."""
+        if not self.cell.act or self.acted:
+            return
+        wants = self._pending() if self.cell.act == "answer" and self.life.is_quiet() else commands_begun(self.rig)
+        if self.now is None or not self.plan.act_dead:
+            self._act()
+        elif wants and self.life.is_quiet():
+            if self.now.victim in ("host", "tree"):
+                self.life.kill_now()
+            else:
+                self._act()
+
+    def _act(self) -> None:
         if self.cell.act == "answer":
-            if self.now is None or not self.plan.act_dead:
-                self._answer_shown()
-            elif self.life.is_quiet() and self._pending():
-                if self.now.victim in ("host", "tree"):
-                    self.life.kill_now()  # while it waits for the answer, which then comes while it is dead
-                else:
-                    self._answer_shown()
-        elif self.cell.act and not self.acted and commands_begun(self.rig):
-            due = self.now is None or not self.plan.act_dead or commands_begun(self.rig) > 1
-            if due and self.rig.logs():
-                self._say()
+            self._answer_shown()
+        elif commands_begun(self.rig):
+            self._say()
 
     def _while_dead(self) -> None:
         """What a person does while nobody runs the session."""
@@ -311,8 +316,7 @@ def play(stage: Stage, cell_name: str, number: int, seed: int) -> Result:
     begun = time.monotonic()
     last, places = stage.calm(cell, plan.dialect)
     with Case(stage, cell, plan) as case:
-        with suppress(KeyboardInterrupt):
-            case.run(last)
+        case.run(last)
         zeros = Counter(finding.zero for finding in case.findings)
         return Result(
             cell=cell.name, killed=plan.killed, number=number, kills=case.kills, allowed=len(case.doubtful),

@@ -137,7 +137,9 @@ class Life:
         killed = False
         if kill.victim in ("host", "tree"):
             self._look()
-            killed = self.status is None and self._kill_host()
+            if self.status is not None:
+                return False, set()
+            killed = self._kill_host()
         if kill.victim in ("runner", "keeper", "tree"):
             before = unfinished_calls(self.rig)
             supervisors, keepers = runner_processes(self.rig)
