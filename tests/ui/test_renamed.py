@@ -52,6 +52,7 @@ def test_a_folder_with_a_new_name_keeps_its_sessions(world: World, kind: str) ->
     opened = [event for event in world.events(name) if event["type"] == "session.opened"]
     assert [Path(event["body"]["workspace"]) for event in opened] == [project, moved]
     assert listed(world, other) == [elsewhere]
+    assert world.run("log", name[-8:], "-n", "1", cwd=Path("/")).code == 0  # by its id from anywhere
 
 
 def test_a_folder_that_is_still_there_is_no_other_one(world: World) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from muse.app import keeping, snapshot_folders
+from muse.app.commands import known_secrets
 from muse.app.keeping import Holding, Part
 from muse.app.places import archive_folder, catalog, open_log, run_folder, session_files, tombstones, verify_file
 from muse.config import muse_home
@@ -194,7 +195,8 @@ def remove_archived(record: Archived, children: Mapping[str, Iterable[str]], why
     keeping.refuse_parent(record.session, children)
     entry = record.entry
     stone = Tombstone(
-        session=record.session, removed=now(), name=entry.name, why=why, events=entry.events, hash=entry.hash,
+        session=record.session, removed=now(), name=entry.name, why=known_secrets().mask(why), events=entry.events,
+        hash=entry.hash,
         size=holding_of(record).size,
     )  # fmt: skip
     stones = tombstones()

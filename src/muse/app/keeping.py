@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from muse.app import snapshot_folders
+from muse.app.commands import known_secrets
 from muse.app.places import open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError, UsageError
@@ -246,7 +247,8 @@ def remove(found: Holding, children: Mapping[str, Iterable[str]], why: str = "")
         require_removable_now(session)
         settle(path)
         stone = Tombstone(
-            session=session, removed=now(), name=entry.name, why=why, events=entry.events, hash=entry.hash,
+            session=session, removed=now(), name=entry.name, why=known_secrets().mask(why), events=entry.events,
+            hash=entry.hash,
             size=found.size,
         )  # fmt: skip
         bury(stone, path, held)

@@ -6,13 +6,13 @@ exports, other sessions, the user's own files. This module must not know how the
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from muse.app import snapshot_folders
-from muse.app.commands import origin
+from muse.app.commands import known_secrets, origin
 from muse.app.keeping import left_running, recorded_calls, stop_runner
 from muse.app.models import rules
 from muse.app.places import open_log, run_folder
@@ -68,8 +68,9 @@ class Redaction:
         assert self._held is not None, "a dry run changes nothing"
         if self.plan:
             seqs = tuple(sorted(seq for seq, hiding in self.plan.events.items() if hiding.places))
-            record = seal(LogRedacted(seqs=seqs, reason=reason, origin=origin(client)), "main", 0)
-            self._log.redact(leaves_for(self._log, self.plan), list(self.plan.blobs), self._held.epoch, [record])
+            body = known_secrets().masked(LogRedacted(seqs=seqs, reason=reason, origin=origin(client)))
+            record = [seal(body, "main", 0)]
+            self._log.redact(leaves_for(self._log, self.plan), list(self.plan.blobs), self._held.epoch, record)
         return [*self._in_run_folder(), *_in_history(self.needles), *_in_snapshots(self.needles)]
 
     def look_again(self) -> Plan:
@@ -132,14 +133,15 @@ def _in_snapshots(needles: Needles) -> list[str]:
     return [str(folder) for folder in holding if snapshot_folders.take_folder_away(folder)]
 
 
-def still_there(texts: Iterable[bytes]) -> list[str]:
+def still_there(texts: Iterable[bytes], progress: Callable[[str], None] = lambda _: None) -> list[str]:
     """The files under MUSE_HOME that hold one of the texts in plain sight: other sessions, say. Packed contents of
-    other logs and of archives are not looked into."""
+    other logs and of archives are not looked into. `progress` is called with each file."""
     needles = Needles(texts)
     found = []
     for place, _, names in os.walk(muse_home()):
         for name in names:
             path = Path(place, name)
+            progress(str(path))
             with suppress(OSError):
                 if path.is_file() and not path.is_symlink() and needles.is_in_parts(_chunks(path)):
                     found.append(str(path))

@@ -1,18 +1,19 @@
 """`muse redact`: take a text, or what events say, out of a session for good."""
 
 import sys
+from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
 from muse import app
-from muse.errors import UsageError
+from muse.errors import StoreUnavailable, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import Place, resolve
 from muse.ui.cli.choosing import CLIENT, asking, confirmed
 from muse.ui.cli.finding import short_id, tilde
-from muse.ui.cli.output import Answers, answers, note
+from muse.ui.cli.output import Answers, answers, note, progress
 from muse.view.amounts import plural, size
 from muse.view.visible import one_line
 
@@ -54,14 +55,22 @@ def command(addresses: tuple[str, ...], text: str, reason: str, yes: bool, dry_r
             return 1
         also = redaction.carry_out(reason, CLIENT)
         again = redaction.look_again()
-    left = app.still_there(texts)
+    left = app.still_there(texts, lambda file: progress(f"looking through {tilde(file)}")) if texts else []
+    progress("")
     if as_json:
         with answers() as out:
             _say_json(path.stem, redaction.plan, also, left, out, redacted=True)
     else:
         _report(redaction.plan, also, left)
+        for child in app.children().get(path.stem, ()):
+            note(f"{short_id(child)} goes on from this session: run it there, too")
     if again:
         raise UsageError("it was said again meanwhile", hint="run the same command once more")
+    if any(Path(file).name.startswith(path.name) for file in left):
+        raise StoreUnavailable(
+            f"old pages of {path.name} still hold it: a reader keeps them",
+            hint="end it (muse log -f, say), then run the same command once more",
+        )
     return 0 if redaction.plan or also else _nothing(name)
 
 
