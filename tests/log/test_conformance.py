@@ -5,6 +5,7 @@ from pathlib import Path
 from muse.log.memory import MemoryLog, MemoryPlace
 from muse.log.sqlite import SqliteLog
 from muse.testing.store import COMMANDS, StoreConformance
+from muse.testing.taking import TakingConformance
 
 
 class _Memory:
@@ -27,11 +28,11 @@ class _File:
         return SqliteLog.open(self._path, commands=COMMANDS)
 
 
-class TestMemory(StoreConformance):
+class TestMemory(StoreConformance, TakingConformance):
     def place(self, folder: Path) -> _Memory:
         return _Memory()
 
 
-class TestSqlite(StoreConformance):
+class TestSqlite(StoreConformance, TakingConformance):
     def place(self, folder: Path) -> _File:
         return _File(folder)

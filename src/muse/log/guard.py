@@ -203,7 +203,7 @@ class Guard:
     def known_end(self) -> str:
         """What to do with a log that others rewrote: compare it with how it was."""
         end = f"{self._known.seq}:{self._known.hash.hex()}"
-        return f"nothing more was started; how it was: {end}, which muse verify --head compares it with"
+        return f"do not resume it before you know what was changed; how it was: muse verify --head {end}"
 
     def _checked(self, head: Head, event: Stored) -> Head:
         from muse.log.verify import check_event
