@@ -158,11 +158,12 @@ def cut_words(row: dict[str, Any]) -> list[object]:
     """What became of a cut record, in words."""
     if not row["applies"]:
         return ["there is none", "–", "–"]
-    going = f"exit {row['exit_code']}, " + (f"said: {row['said'][0]}" if row["said"] else "nothing said")
+    words = sorted(row["said"], key=lambda line: line[:1].isdigit())  # a line that begins with the time says less
+    going = f"exit {row['exit_code']}, " + (f"said: {words[0].removeprefix('muse: ')}" if words else "nothing said")
     check = "none is offered"
     if row["check_exit_code"] is not None:
-        said = "; ".join(re.sub(r"\s+", " ", line) for line in row["check_said"][:2])
-        check = f"`muse verify`: exit {row['check_exit_code']}, {said or 'nothing said'}"
+        said = re.sub(r"\s+", " ", next(iter(row["check_said"]), "nothing said"))
+        check = f"`muse verify`: exit {row['check_exit_code']}, {said}"
     return [going, row["ran_again"], check]
 
 
