@@ -97,6 +97,19 @@ def test_a_read_only_session_changes_no_file(best: Rig) -> None:
     assert shutil.which("git") is None or rig.git("status", "--short") == ""
 
 
+def test_file_tools_leave_alone_what_could_run_later(best: Rig) -> None:
+    rig = best
+    paths = [".muse/config.toml", ".git/hooks/pre-commit", ".git/config", "src/new.py"]
+    uses = [["write", {"path": path, "content": "x\n"}] for path in paths]
+    script = rig.script([{"text": "All.", "uses": uses}, {"text": "Well."}])
+    assert rig.muse("exec", "--permission-mode", "yolo", "-m", script, "write them").returncode == 0
+    results = [one["body"] for one in rig.of_type("tool.finished")]
+    assert [one["status"] for one in results] == ["error", "error", "error", "ok"]
+    assert "kept as it is while the sandbox is on" in results[0]["text"]
+    assert rig.read("src/new.py") == "x\n"
+    assert not (rig.workspace / ".muse").exists()
+
+
 def test_the_mode_of_the_log_holds_until_another_one_is_asked_for(best: Rig) -> None:
     rig = best
     script = rig.script([{"text": "One."}, {"text": "Two."}, {"text": "Three."}, {"text": "Four."}])
