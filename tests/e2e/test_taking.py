@@ -144,3 +144,27 @@ def test_an_owner_that_cannot_be_seen_is_left_alone_and_fenced_when_forced(rig: 
     third = rig.muse("resume", "last", "more")
     assert third.returncode == 0, third.stderr
     rig.verify()
+
+
+def test_a_chat_takes_over_and_goes_on(rig: Rig) -> None:
+    with watched(rig, "--json", "-m", rig.script([DONE, {"text": "And again."}]), "greet") as run:
+        run.until("session.closed")
+        os.kill(run.process.pid, signal.SIGSTOP)
+        done = subprocess.run(
+            [MUSE, "--continue", "--take-over"], cwd=rig.workspace, env=rig.environment, input="once more\n",
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "And again." in done.stdout
+    assert len(taken(rig)) == 1
+    rig.verify()
+
+
+def test_an_agent_may_not_take_its_own_session_over(rig: Rig) -> None:
+    command = f"{MUSE} resume last --take-over; echo code $?"
+    asks = {"uses": [["shell", {"command": f"MUSE_HOME={rig.muse_home} {command}"}]]}
+    done = rig.muse("exec", "--yolo", "--sandbox", "off", "-m", rig.script([asks, DONE]), "go on")
+    assert done.returncode == 0, done.stderr
+    assert "code 2" in str(rig.of_type("tool.finished")[0]["body"]["text"])
+    assert "resume --take-over" in rig.of_type("note.added")[0]["body"]["text"]
+    assert taken(rig) == []
