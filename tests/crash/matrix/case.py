@@ -1,5 +1,6 @@
 """One case: a session with its kills, played to its end, and what was found wrong with it."""
 
+import compileall
 import json
 import shutil
 import sys
@@ -14,6 +15,7 @@ from typing import Self
 
 import msgspec
 
+import muse
 from muse import app
 from muse.event.content import Origin
 from muse.event.envelope import Event
@@ -58,6 +60,8 @@ class Stage:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        # A rig's processes write no bytecode: in a fresh clone each would compile all of muse again.
+        compileall.compile_dir(muse.__path__[0], quiet=2)
         return self
 
     def __exit__(
