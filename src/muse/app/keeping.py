@@ -159,7 +159,8 @@ def require_removable(session: str, path: Path, children: Mapping[str, Iterable[
         raise Busy(f"{session} is running{who}", hint="end it first: muse cancel, or stop that process")
     if left := left_running(session):
         raise Busy(
-            f"{session} has left processes running: {'; '.join(left[:3])}", hint="end them first, or resume the session"
+            f"{session} has left processes running: {'; '.join(left[:3])}",
+            hint=f"end them first: muse cancel {session} --processes",
         )
     refuse_parent(session, children)
 
@@ -263,7 +264,7 @@ def remove(found: Holding, children: Mapping[str, Iterable[str]], why: str = "")
 def require_removable_now(session: str) -> None:
     """Under the lock: what was left running is looked at once more, then the idle runner ends."""
     if left := left_running(session):
-        raise Busy(f"{session} has left processes running: {'; '.join(left[:3])}", hint="end them first")
+        raise Busy(f"{session} has left processes running: {'; '.join(left[:3])}", hint="see muse processes")
     stop_runner(session)
 
 
