@@ -65,6 +65,7 @@ from muse.app.recovering import is_whole as is_whole
 from muse.app.recovering import recover_session as recover_session
 from muse.app.redacting import Plan as Plan
 from muse.app.redacting import Redaction as Redaction
+from muse.app.redacting import stands_in as stands_in
 from muse.app.redacting import still_there as still_there
 from muse.app.renamed import renamed as renamed
 from muse.app.sandbox import default_sandbox as default_sandbox

@@ -25,7 +25,7 @@ from muse.log.protocol import Log, Ownership
 from muse.runtime.redaction import Hiding, Plan, leaves_for, plan
 from muse.runtime.seal import seal
 
-__all__ = ["Hiding", "Plan", "Redaction", "still_there"]
+__all__ = ["Hiding", "Plan", "Redaction", "stands_in", "still_there"]
 
 CHUNK_BYTES: Final = 1 << 20
 HISTORY: Final = "chat_history"
@@ -131,6 +131,14 @@ def _in_snapshots(needles: Needles) -> list[str]:
         return []
     holding = [folder for folder in snapshot_folders.folders() if snapshot_folders.folder_holds(folder, needles)]
     return [str(folder) for folder in holding if snapshot_folders.take_folder_away(folder)]
+
+
+def stands_in(path: Path, texts: Iterable[bytes]) -> bool:
+    """Whether a log's files hold one of the texts in plain sight, old pages included. Nobody may have it open in this
+    process."""
+    needles = Needles(texts)
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return bool(needles) and any(needles.is_in_parts(_chunks(file)) for file in files if file.exists())
 
 
 def still_there(texts: Iterable[bytes], progress: Callable[[str], None] = lambda _: None) -> list[str]:

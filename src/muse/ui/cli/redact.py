@@ -41,6 +41,7 @@ def command(addresses: tuple[str, ...], text: str, reason: str, yes: bool, dry_r
     path = places[0].path
     app.refuse_agents_at(path, CLIENT, "redact")
     seqs, texts = _meant(places, text)
+    stale = not dry_run and app.stands_in(path, texts)
     with app.Redaction.opened(path, texts, seqs, dry_run=dry_run) as redaction, answers() as out:
         name = short_id(path.stem)
         if not as_json:
@@ -71,7 +72,7 @@ def command(addresses: tuple[str, ...], text: str, reason: str, yes: bool, dry_r
             f"old pages of {path.name} still hold it: a reader keeps them",
             hint="end it (muse log -f, say), then run the same command once more",
         )
-    return 0 if redaction.plan or also else _nothing(name)
+    return 0 if redaction.plan or also or stale else _nothing(name)
 
 
 def _meant(places: list[Place], text: str) -> tuple[list[int], list[bytes]]:
@@ -129,7 +130,8 @@ def _print(plan: app.Plan, out: Answers) -> None:
 
 def _report(plan: app.Plan, also: list[str], left: list[str]) -> None:
     events = sum(bool(hiding.places) for hiding in plan.events.values())
-    note(f"taken out: parts of {plural(events, 'event')}, {plural(len(plan.blobs), 'content')}")
+    if plan:
+        note(f"taken out: parts of {plural(events, 'event')}, {plural(len(plan.blobs), 'content')}")
     for path in also:
         note(f"taken away or cleaned: {tilde(path)}")
     for path in left:
