@@ -80,6 +80,7 @@ class Changes:
         self._open: dict[str, None] = {}
         self._pending: dict[str, None] = {}
         self._after_crash: set[str] = set()
+        self._unknown: set[str] = set()
         self._exact: dict[str, Exact] = {}
         self._lock = anyio.Lock()
         self._begun = self._ended = 0
@@ -96,6 +97,7 @@ class Changes:
         self._pending[call] = None
         self._exact.pop(call, None)
         self._open.pop(call, None)
+        self._unknown.discard(call)
         await self._fresh(agent, cause)
 
     def started(self, call: str, observed: Observed, *, after_crash: bool = False) -> None:
@@ -116,6 +118,7 @@ class Changes:
         calls, external = self._who()
         late = self._after_crash.intersection(calls)
         self._open.pop(call, None)
+        self._unknown.discard(call)
         self._after_crash.discard(call)
         exact = self._exact.pop(call, None)
         if exact is None:
@@ -171,6 +174,9 @@ class Changes:
             run = self._to.state.run
             self._pending = {call: None for call in self._pending if run(call) is not None}
             calls = tuple(sorted({*self._who()[0], *self._pending}))
+            if calls and self._unknown.issuperset(calls):
+                return  # it is said of them already
+            self._unknown.update(calls)
             why = f"{error}; {error.hint}" if error.hint else str(error)
             self._to.post_bodies(agent, cause, FilesUnknown(calls=calls, why=clean(why).text))
             return
