@@ -304,6 +304,7 @@ def test_a_trigger_that_was_planted_before_does_nothing_and_is_refused_at_the_cl
         assert [header_of(event)["epoch"] for event in again.read()] == [0]
         with pytest.raises(Damaged, match="tables were changed"):
             own(again)
+        assert len(list(again.read())) == 1
 
 
 # ---------------------------------------------------------------------- what nobody may submit

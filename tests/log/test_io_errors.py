@@ -1,6 +1,7 @@
 """A disk that fails: every write and flush of an append made to fail in turn, then the append said again."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,23 @@ def test_a_close_that_cannot_tidy_up_is_still_a_close(disk: Disk, log: SqliteLog
     with SqliteLog.open(path) as again:
         assert own(again).epoch == 2
         assert again.head().seq == 3
+
+
+def test_what_an_append_without_a_reply_left_in_the_log_is_known_for_ones_own(disk: Disk, log: SqliteLog) -> None:
+    """Facts and decisions, also those that were derived inside the transaction: the owner reads them as its own."""
+    own(log)
+    head, at, failures = 1, 0, -1
+    while failures != disk.failed:
+        failures = disk.failed
+        at += 1
+        disk.countdown = at
+        with suppress(StoreUnavailable):
+            log.append_deciding([draft("a.fact", {"text": "x" * 5_000})], lambda *_: [draft("a.decision")], head, 1)
+        if failures == disk.failed:
+            break
+        log.reopen()
+        left = list(log.missed(head))
+        head += len(left)
+        assert head == log.head().seq
+    assert at > 2
+    assert verify(log, jobs=1).exit_code == 0

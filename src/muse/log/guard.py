@@ -63,9 +63,6 @@ class Guard:
         self._path, self._session, self._activity = path, session, activity
         self._main_name, self._wal_name, self._shm_name = str(path), f"{path}-wal", f"{path}-shm"
         self._expected = _objects(db)
-        planted = [name for kind, name, _ in self._expected if kind not in ("table", "index")]
-        if planted:
-            raise Damaged(f"{path}: its tables were changed: {planted[0]} is none of them", hint=schema.SALVAGE_HINT)
         self._found: Damaged | None = None
         self._known = Head(0, genesis(session))
         self._audited = 0
@@ -253,6 +250,13 @@ class Guard:
         else:
             hint = f"all of it was saved in {saved}; to go on from there: mv {saved} {self._path}"
         return Damaged(f"{self._path} was {what} while it was in use", hint=hint)
+
+
+def refuse_planted(db: apsw.Connection, path: Path) -> None:
+    """Raises Damaged when the file holds a trigger or a view: no log has any."""
+    planted = [name for kind, name, _ in _objects(db) if kind not in ("table", "index")]
+    if planted:
+        raise Damaged(f"{path}: its tables were changed: {planted[0]} is none of them", hint=schema.SALVAGE_HINT)
 
 
 def save(db: apsw.Connection, path: Path) -> Path:

@@ -17,7 +17,7 @@ from muse.event.codec import BlobRef, Header, parse_header
 from muse.failpoint import hit
 from muse.log import blobs, chain, schema
 from muse.log.chain import Row
-from muse.log.guard import Activity, Guard, Unexplained
+from muse.log.guard import Activity, Guard, Unexplained, refuse_planted
 from muse.log.lock import OwnerLock, acquire, replace
 from muse.log.protocol import Claim, Draft, Head, Ownership, Stored
 from muse.log.reader import SqliteReader
@@ -92,6 +92,8 @@ class SqliteOwner(SqliteReader):
     ) -> Ownership:
         """See `Log.claim`."""
         self._require_writable()
+        with self._reading():
+            refuse_planted(self._db, self.path)
         lock = replace(self.lock_path) if seize else acquire(self.lock_path)
         try:
             epoch = self._append_opened(build, also)
@@ -264,6 +266,7 @@ class SqliteOwner(SqliteReader):
             hit("before_commit")
             self._db.execute("COMMIT")
             hit("after_commit")
+            self._in_doubt.clear()
             if self._guard is not None:
                 self._guard.wrote()
         except apsw.ConstraintError:
@@ -315,6 +318,7 @@ class SqliteOwner(SqliteReader):
         return head
 
     def _insert(self, rows: list[Row], names: Mapping[str, list[BlobRef]]) -> None:
+        self._in_doubt.update(row.id.hex() for row in rows)
         self._db.executemany(_INSERT, rows)
         for row in rows:
             if names and (refs := names.get(row.id.hex())):

@@ -137,9 +137,6 @@ class SqliteLog(SqliteOwner):
                 done = self._append_once(facts, derive, expected_head, epoch, decisions)
             except Unexplained:
                 self._verify(guard)
-            except StoreUnavailable:
-                self._in_doubt.update(draft.id for draft in (*facts, *(decisions or ())))
-                raise
             else:
                 self._bound_wal()
                 return done
