@@ -167,12 +167,12 @@ def _against(seen: Seen, name: str, result: Event, start: int, end: int) -> tupl
             if seen.cell.outcome != "cancelled":
                 return ("lost", "cancelled by nobody")
             return ("silent", "ended, and said to be cancelled") if end else None
+        case _ if seen.keepers_killed and not start and "not started" in result["text"]:
+            return None  # the keeper died before it accepted: nothing ran, and the model was told so
+        case _ if name in seen.cell.timed_out:
+            good = result.get("timed_out") and start and not end
+            return None if good else ("lost", f"timed out, counted {start} starts and {end} ends")
         case _:
-            if name in seen.cell.timed_out:
-                good = result.get("timed_out") and start and not end
-                return None if good else ("lost", f"timed out, counted {start} starts and {end} ends")
-            if seen.keepers_killed and not start and "not started" in result["text"]:
-                return None  # the keeper died before it accepted: nothing ran, and the model was told so
             return ("lost", f"failed, counted {start} starts and {end} ends")
 
 
