@@ -15,6 +15,8 @@ import pytest
 
 from tests.e2e.rig import Event, Rig
 
+pytestmark = pytest.mark.long
+
 DONE = {"text": "Done."}
 GATE = "echo x >> ~/starts; while ! test -e gate; do sleep 0.02; done; "
 ENDINGS = {

@@ -14,7 +14,10 @@ import pytest
 
 from tests.e2e.rig import Rig
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="processes are looked at in /proc")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="processes are looked at in /proc"),
+]
 
 DONE = {"text": "Done."}
 

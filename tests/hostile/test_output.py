@@ -52,6 +52,7 @@ def steps() -> list[Step]:
     return [*made, Step(text="Done.")]
 
 
+@pytest.mark.long
 @needs_proc
 def test_b26_b36_no_output_poisons_a_conversation_or_fills_memory_and_all_of_it_is_kept(
     rig: Rig, dialect: str, steps: list[Step], tmp_path: Path
