@@ -105,4 +105,3 @@ def test_what_was_said_while_nobody_ran_the_session_is_looked_at_when_it_is_open
         assert again.end() == 0, again.errors
     assert not forbidden(rig).exists()
     rig.verify()
-

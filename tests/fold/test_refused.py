@@ -61,9 +61,7 @@ def plain(state: Session) -> Any:
 
     def without(value: Any) -> Any:
         if isinstance(value, dict):
-            return {
-                key: without(one) for key, one in value.items() if key not in aside
-            }
+            return {key: without(one) for key, one in value.items() if key not in aside}
         return [without(one) for one in value] if isinstance(value, list) else value
 
     return without(msgspec.to_builtins(state, str_keys=True))
