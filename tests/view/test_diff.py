@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muse.event.content import BlobRef, FileChange
@@ -93,6 +93,14 @@ def test_a_long_new_file_is_shown_whole() -> None:
 
 @pytest.mark.skipif(not shutil.which("patch"), reason="patch is the judge here, and this machine has none")
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(
+    old=["a"] * 7 + ["b"] * 2,
+    new=["a"] * 3 + ["b"] + ["a"] * 3 + ["b"] * 2,
+    before=0,
+    after=0,
+    old_ends=False,
+    new_ends=False,
+)  # a change that a comparison of what is near it puts at its very end
 @given(
     st.lists(st.sampled_from("abcd"), max_size=14), st.lists(st.sampled_from("abcd"), max_size=14),
     st.integers(0, 12), st.integers(0, 12), st.booleans(), st.booleans(),

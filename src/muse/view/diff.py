@@ -4,10 +4,8 @@ Contents are handed in by `Contents`; this module must not know where they are k
 """
 
 import difflib
-import re
-from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal
 
 from muse.event.content import BlobRef, FileChange
 from muse.view.amounts import size
@@ -21,8 +19,9 @@ CHANGED_LINES_MAX: Final = 2_000
 CONTEXT_LINES: Final = 3
 NO_NEWLINE: Final = "\\ No newline at end of file"
 
-_hunk: Final = re.compile(r"@@ -([0-9]+)(,[0-9]+|) \+([0-9]+)(,[0-9]+|) @@")
 _LOOKS: Final[dict[str, Look]] = {"+": "add", "-": "remove"}
+
+_Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 
 Contents = Callable[[BlobRef], bytes | None]
 """A blob's bytes, None where they are hidden."""
@@ -79,11 +78,43 @@ def _text_diff(change: FileChange, path: str, before: bytes, after: bytes) -> It
         return
     yield Line("--- /dev/null" if change.before is None else f"--- a/{path}", "dim")
     yield Line("+++ /dev/null" if change.after is None else f"+++ b/{path}", "dim")
-    skipped, left = max(0, start - CONTEXT_LINES), max(0, end - CONTEXT_LINES)
-    old_part, new_part = (lines[skipped : len(lines) - left] for lines in (old_lines, new_lines))
-    found = difflib.unified_diff(old_part, new_part, lineterm="", n=CONTEXT_LINES)
-    for text in islice(found, 2, None):  # its own two headings stand above
-        yield from _diff_line(text, skipped)
+    for group in _Matcher(old_lines, new_lines, start, end).get_grouped_opcodes(CONTEXT_LINES):
+        yield from _hunk(group, old_lines, new_lines)
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """Compares only what is between the same lines at both ends: a comparison that sees some of those too may move a
+    change among them, and then the context after it would not be whole."""
+
+    def __init__(self, old: list[str], new: list[str], start: int, end: int) -> None:
+        super().__init__(None, old[start : len(old) - end], new[start : len(new) - end])
+        self._opcodes = [(tag, a + start, b + start, c + start, d + start) for tag, a, b, c, d in super().get_opcodes()]
+        if start:
+            self._opcodes.insert(0, ("equal", 0, start, 0, start))
+        if end:
+            self._opcodes.append(("equal", len(old) - end, len(old), len(new) - end, len(new)))
+
+    def get_opcodes(self) -> list[_Opcode]:
+        return self._opcodes
+
+
+def _hunk(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: list[str]) -> Iterator[Line]:
+    _, old_from, _, new_from, _ = group[0]
+    _, _, old_to, _, new_to = group[-1]
+    yield Line(f"@@ -{_range(old_from, old_to)} +{_range(new_from, new_to)} @@", "dim")
+    for tag, a, b, c, d in group:
+        sides = [(" ", old[a:b])] if tag == "equal" else [("-", old[a:b]), ("+", new[c:d])]
+        for sign, lines in sides:
+            for line in lines:
+                yield from _diff_line(sign, line)
+
+
+def _range(first: int, end: int) -> str:
+    """Lines of a hunk as headings name them: counted from 1, an empty one by the line before it."""
+    count = end - first
+    if count == 1:
+        return f"{first + 1}"
+    return f"{first + 1 if count else first},{count}"
 
 
 def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
@@ -95,14 +126,9 @@ def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
     return start, end
 
 
-def _diff_line(text: str, skipped: int) -> Iterator[Line]:
-    """A line of a hunk, or its heading; `skipped` lines stand before what was compared."""
-    if heading := _hunk.fullmatch(text):
-        old, old_count, new, new_count = heading.groups()
-        yield Line(f"@@ -{int(old) + skipped}{old_count} +{int(new) + skipped}{new_count} @@", "dim")
-        return
-    yield Line(visible(text.removesuffix("\n")), _LOOKS.get(text[0], "plain"))
-    if not text.endswith("\n"):
+def _diff_line(sign: str, line: str) -> Iterator[Line]:
+    yield Line(visible(sign + line.removesuffix("\n")), _LOOKS.get(sign, "plain"))
+    if not line.endswith("\n"):
         yield Line(NO_NEWLINE, "dim")
 
 
