@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from muse.errors import StoreUnavailable
+from muse.event.codec import parse
+from muse.event.commitment import disclose, encode_disclosed
 from muse.log.protocol import Draft
 from muse.log.sqlite import SqliteLog
 from muse.testing.store import COMMANDS, draft, own
@@ -78,6 +80,17 @@ def short(path: Path, step: str) -> None:
         say("cuts", cut)
 
 
+def redacts(path: Path) -> None:
+    """Own the log, append, and take an event out again."""
+    with SqliteLog.open(path, commands=COMMANDS) as log:
+        own(log)
+        one = draft("a.fact", {"text": "x" * 9_000})
+        seq = log.append([one], [], log.head().seq, 1).head.seq
+        say("redact")
+        log.redact({seq: encode_disclosed(disclose(parse(one.body), one.key, lambda path: path == ("text",)))}, [], 1)
+        say("redacted")
+
+
 if __name__ == "__main__":
     name, where, *rest = sys.argv[1:]
-    {"appends": appends, "short": short}[name](Path(where), *rest)
+    {"appends": appends, "short": short, "redacts": redacts}[name](Path(where), *rest)

@@ -252,5 +252,17 @@ def test_every_folder_of_a_new_home_is_durable_before_the_first_append_is_acknow
         assert _synced(lines[named:told], log.parent)
 
 
+def test_after_a_redaction_the_cut_of_the_write_ahead_log_is_flushed(tmp_path: Path) -> None:
+    """Else a power loss right after it brings the old frames back, and the text with them."""
+    path, trace = made(tmp_path), tmp_path / "trace"
+    command = ["strace", "-qq", "-y", "-o", str(trace), "-e", "trace=ftruncate,fsync,fdatasync,write"]
+    subprocess.run([*command, sys.executable, CHILD, "redacts", str(path)], check=True, capture_output=True)
+    lines = trace.read_text(errors="replace").splitlines()
+    asked, done = (next(at for at, line in enumerate(lines) if word in line) for word in ('"redact\\n', '"redacted\\n'))
+    wal = rf"\(\d+<{re.escape(str(path))}-wal>"
+    cut = next(at for at, line in enumerate(lines) if at > asked and re.match(rf"ftruncate{wal}, 0\)\s+= 0", line))
+    assert any(re.match(rf"f(data)?sync{wal}\)\s+= 0", line) for line in lines[cut:done])
+
+
 def _synced(lines: list[str], folder: Path) -> bool:
     return any(re.match(rf"f(data)?sync\(\d+<{re.escape(str(folder))}>\)\s+= 0", line) for line in lines)

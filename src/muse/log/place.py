@@ -81,6 +81,16 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
+def sync_file(path: Path) -> None:
+    """Make the length and bytes of a file durable. Not for a database that this process has open: closing a second
+    descriptor drops SQLite's locks, which stand on the main file and its `-shm`, never on its `-wal`."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def has_room(folder: Path) -> bool:
     """Whether more than the reserve is free, for this user, where `folder` stands; True where the system does not
     say."""

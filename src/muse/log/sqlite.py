@@ -25,6 +25,7 @@ from muse.log.place import (
     private_folder,
     refuse_long,
     refuse_remote,
+    sync_file,
     sync_folder,
     touch,
     unavailable,
@@ -308,8 +309,17 @@ class SqliteLog(SqliteOwner):
         self._head = new_head
         with self._reading():
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._flush_cut()
         self._wal_pages = 0
         self._settle()
+
+    def _flush_cut(self) -> None:
+        """SQLite cuts the write-ahead log without a flush: a power loss would bring back what stood in it."""
+        wal = Path(f"{self.path}-wal")
+        try:
+            sync_file(wal)
+        except OSError as error:
+            raise unavailable(wal, error) from error
 
     def _settle(self) -> None:
         """The files moved because of us."""
