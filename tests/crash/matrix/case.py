@@ -166,6 +166,7 @@ class Case:
         life = Life(self.rig, self.lives, self._command(), kill, self.lines)
         self.now, self.life, self.looked_at = kill, life, 0
         killed, doubtful = life.until_killed(self._meanwhile)
+        life.disarm()
         if killed and kill is not None:
             self.kills += 1
             self.doubtful |= doubtful

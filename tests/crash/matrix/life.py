@@ -72,6 +72,17 @@ class Life:
             time.sleep(LOOK_SECONDS)
         return False, set()
 
+    def disarm(self) -> None:
+        """Nobody stops at the place of this life's kill any more. A supervisor that goes on, and its keepers, have the
+        setting still: so the hits are counted past it, and who stopped there unseen goes on."""
+        if self.kill is None or not self.kill.place:
+            return
+        with self.hits.open("ab") as hits:
+            hits.write((b"0".rjust(LINE_BYTES - 1) + b"\n") * self.kill.count)
+        for line in self.hits.read_bytes().split():
+            if int(line) and state_of(int(line)) == "T":
+                os.kill(int(line), signal.SIGCONT)
+
     def to_the_end(self, meanwhile: Callable[[], None]) -> None:
         """Watch until the process ends. Raises Stuck."""
         while not self._look():
