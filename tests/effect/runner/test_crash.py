@@ -104,7 +104,10 @@ async def test_closing_the_terminal_leaves_the_command_running(
 ) -> None:
     os.mkfifo(tmp_path / "gate")
     ours, theirs = os.openpty()
-    take = "import fcntl,os,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    take = (
+        "import fcntl,os,signal,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"  # whoever ran us may ignore it
+    )
     host = start_host(
         1, "start", "1", GATED, before=(sys.executable, "-c", take), stdin=theirs, stdout=theirs, stderr=theirs
     )
