@@ -104,9 +104,9 @@ async def test_closing_the_terminal_leaves_the_command_running(
 ) -> None:
     os.mkfifo(tmp_path / "gate")
     ours, theirs = os.openpty()
-    take = (
+    take = (  # SIGHUP, because whoever ran us may ignore it
         "import fcntl,os,signal,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"  # whoever ran us may ignore it
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     )
     host = start_host(
         1, "start", "1", GATED, before=(sys.executable, "-c", take), stdin=theirs, stdout=theirs, stderr=theirs
