@@ -323,6 +323,72 @@ def test_a_folder_that_becomes_a_repository_did_not_change(world: World) -> None
     assert world.changed(lambda: world.write("sub/a", "2")) == {b"sub/a": Seen(b"1", b"2", (FILE, FILE))}
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_repository_that_becomes_a_folder_changed_only_where_its_files_did(world: World, inner: bool) -> None:
+    world.repository()
+    for name in ("sub/same", "sub/other", "sub/gone", "sub/far/deep"):
+        world.write(name, name)
+    world.write("sub/huge", bytes(9 << 20))
+    world.repository(cwd=world.root / "sub")
+    if inner:
+        world.repository(cwd=world.root / "sub" / "far")
+
+    def do() -> None:
+        shutil.rmtree(world.root / "sub" / ".git")
+        world.write("sub/other", "2")
+        world.write("sub/new", "3")
+        (world.root / "sub" / "gone").unlink()
+        (world.root / "sub" / "far" / "deep").chmod(0o755)
+
+    assert world.changed(do) == {
+        b"sub/other": Seen(b"sub/other", b"2", (FILE, FILE)),
+        b"sub/new": Seen(None, b"3", (NONE, FILE)),
+        b"sub/gone": Seen(b"sub/gone", None, (FILE, NONE)),
+        b"sub/far/deep": Seen(b"sub/far/deep", b"sub/far/deep", (FILE, PROGRAM)),
+    }
+
+
+def test_a_repository_that_ends_is_read_from_a_folder_of_any_name(tmp_path: Path) -> None:
+    folder = tmp_path.resolve() / 'a:b "c" \\d'
+    folder.mkdir()
+    world = World(folder)
+    world.repository()
+    world.write("sub/a", "1")
+    world.repository(cwd=world.root / "sub")
+
+    def do() -> None:
+        shutil.rmtree(world.root / "sub" / ".git")
+        world.write("sub/a", "2")
+
+    assert world.changed(do) == {b"sub/a": Seen(b"1", b"2", (FILE, FILE))}
+    world.close()
+
+
+@pytest.mark.parametrize("name", [".Git", "sub/.GIT/config"])
+def test_a_file_of_a_name_that_git_refuses_is_named(world: World, name: str) -> None:
+    world.write("a", "1")
+    world.repository()
+    world.snapshots.take()
+    world.write(name, "1")
+    assert world.snapshots.take().ignored == (name.encode(),)
+    assert world.snapshots.take().ignored == ()
+    world.write(name, "more")
+    assert world.snapshots.take().ignored == (name.encode(),)
+    (world.root / name).unlink()
+    assert world.snapshots.take().ignored == (name.encode(),)
+
+
+def test_a_list_of_submodules_that_becomes_a_link_is_gone_and_named(world: World) -> None:
+    world.write(".gitmodules", "1")
+    world.repository()
+    before = world.snapshots.take()
+    (world.root / ".gitmodules").unlink()
+    (world.root / ".gitmodules").symlink_to("elsewhere")
+    after = world.snapshots.take()
+    assert world.between(before, after) == {b".gitmodules": Seen(b"1", None, (FILE, NONE))}
+    assert after.ignored == (b".gitmodules",)
+
+
 def test_a_worktree_is_a_workspace_and_shares_the_excludes(world: World) -> None:
     world.write("a", "1")
     world.repository()

@@ -5,9 +5,9 @@ not stand in memory. This module must not know where trees come from, nor who ch
 """
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -78,26 +78,66 @@ class Contents:
         return data
 
 
-def differences(git: Git, deadline: Deadline, before: str, after: str, prefix: bytes) -> Iterator[Difference]:
-    """The paths that differ, in git's order, without `prefix`. Raises GitFailed when a tree is not there."""
-    with git.started(deadline, "diff-tree", "-r", "-z", "--no-renames", before, after) as process:
+class Compared(NamedTuple):
+    """One work tree at two moments: what reads it, its trees, what stands before its paths in these, and what stands
+    before them in the workspace."""
+
+    git: Git
+    before: str
+    after: str
+    prefix: bytes
+    place: bytes
+
+
+def differences(one: Compared, deadline: Deadline) -> Iterator[Difference]:
+    """The paths that differ, in git's order, without `place`. Raises GitFailed when a tree is not there."""
+    return (_difference(*entry) for entry in _entries(one, deadline))
+
+
+def across(trees: Iterable[Compared], deadline: Deadline) -> Iterator[Difference]:
+    """The paths that differ in any of several trees, each once and with `place`: what left one of them and is in
+    another one, because a repository began or ended around it, differs only if it is not the same there. Raises
+    GitFailed when a tree is not there."""
+    found: dict[bytes, _Entry] = {}
+    for tree in trees:
+        for entry in _entries(tree, deadline):
+            path = tree.place + entry.path
+            other = found.pop(path, _Entry(path, 0, 0, _NOTHING, _NOTHING))
+            gone, come = (other, entry) if other.old_mode else (entry, other)
+            if not other.old_mode and not other.new_mode:
+                found[path] = entry._replace(path=path)
+            elif (gone.old_mode, gone.old) != (come.new_mode, come.new):
+                found[path] = _Entry(path, gone.old_mode, come.new_mode, gone.old, come.new)
+    return (_difference(*entry) for entry in found.values())
+
+
+class _Entry(NamedTuple):
+    path: bytes
+    old_mode: int
+    new_mode: int
+    old: str
+    new: str
+
+
+def _entries(tree: Compared, deadline: Deadline) -> Iterator[_Entry]:
+    with tree.git.started(deadline, "diff-tree", "-r", "-z", "--no-renames", tree.before, tree.after) as process:
         output = process_output(process)
-    return _parsed(output, prefix)
+    return _parsed(output, tree.prefix)
 
 
-def _parsed(output: bytes, prefix: bytes) -> Iterator[Difference]:
+def _parsed(output: bytes, prefix: bytes) -> Iterator[_Entry]:
     fields = output.split(b"\0")
     for head, path in zip(fields[0::2], fields[1::2], strict=False):
         old_mode, new_mode, old, new, _ = head[1:].decode().split(" ", 4)
-        yield _difference(path[len(prefix) :], int(old_mode, 8), int(new_mode, 8), old, new)
+        yield _Entry(path[len(prefix) :], int(old_mode, 8), int(new_mode, 8), old, new)
 
 
-def has_tree(git: Git, deadline: Deadline, tree: str) -> bool:
-    """Whether this tree is there."""
-    if tree == EMPTY_TREE:
-        return True
+def has_tree(git: Git, deadline: Deadline, *trees: str) -> bool:
+    """Whether these trees are there."""
     try:
-        git.run(deadline, "cat-file", "-e", f"{tree}^{{tree}}")
+        for tree in trees:
+            if tree != EMPTY_TREE:
+                git.run(deadline, "cat-file", "-e", f"{tree}^{{tree}}")
     except GitFailed:
         return False
     return True

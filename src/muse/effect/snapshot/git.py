@@ -5,6 +5,7 @@ fails, is missing, or takes too long is a `SnapshotError`; nothing is guessed fr
 module must not know what a snapshot is.
 """
 
+import copy
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -83,6 +84,15 @@ class Git:
             "GIT_OBJECT_DIRECTORY": str(objects),
             "GIT_LITERAL_PATHSPECS": "1",
         }
+
+    def with_objects_of(self, others: "Iterable[Git]") -> "Git":
+        """This one, which also reads what the others keep."""
+        made = copy.copy(self)
+        folders = (one._environment["GIT_OBJECT_DIRECTORY"] for one in others)
+        # In double quotes a colon is part of a name (gitenvironment(7), GIT_ALTERNATE_OBJECT_DIRECTORIES).
+        quoted = ('"' + re.sub(r'(["\\\\])', r"\\\1", folder) + '"' for folder in folders)
+        made._environment = self._environment | {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(quoted)}
+        return made
 
     def run(self, deadline: Deadline, *arguments: str, data: bytes = b"") -> bytes:
         """What the command prints. `data` goes to its standard input. Raises SnapshotError."""

@@ -252,7 +252,10 @@ class Scan:
             self._sort(found, path, seen, work)
 
     def _sort(self, found: _Sorted, path: bytes, seen: os.stat_result, work: bytes) -> None:
-        if stat.S_ISREG(seen.st_mode):
+        if _is_refused(self._prefix + path, stat.S_ISLNK(seen.st_mode)):
+            found.ignored.append(path)
+            found.gone.append(path)  # it may have been a file that git takes
+        elif stat.S_ISREG(seen.st_mode):
             if seen.st_size > FILE_BYTES_MAX:
                 found.stand_ins[path] = _stand_in("01", seen)
             elif not os.access(work + b"/" + path, os.R_OK):
@@ -354,6 +357,12 @@ def _signature(path: bytes, left: list[int]) -> Iterator[tuple[bytes, int, int, 
         if stat.S_ISDIR(seen.st_mode):
             with suppress(OSError):
                 waiting += sorted(entry.path for entry in os.scandir(here))[: left[0]]
+
+
+def _is_refused(path: bytes, is_link: bool) -> bool:
+    """Whether no index takes such an entry (git's `verify_path`): `.git` in any case, and links named `.gitmodules`."""
+    parts = path.lower().split(b"/")
+    return b".git" in parts or (is_link and b".gitmodules" in parts)
 
 
 def _stand_in(kind: str, seen: os.stat_result | None) -> str:

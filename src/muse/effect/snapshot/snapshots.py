@@ -91,20 +91,27 @@ class Snapshots:
         of contents. Raises SnapshotError, when `before` is gone for example."""
         deadline = Deadline(self._timeout)
         old, new = self._trees_of(before), self._trees_of(after)
+        differing = []
         for name in sorted(old.keys() | new.keys()):
             one, other = old.get(name, EMPTY_TREE), new.get(name, EMPTY_TREE)
-            if one == other:
-                continue
-            tree = self._tree(name)
-            try:
-                found = compare.differences(tree.scan.git, deadline, one, other, tree.scan.prefix)
-            except GitFailed:
-                if all(compare.has_tree(tree.scan.git, deadline, wanted) for wanted in (one, other)):
-                    raise
-                raise SnapshotError(_ANEW) from None
-            prefix = name + b"/" if name else b""
-            with compare.reading(tree.scan.git, deadline) as contents:
-                use(prefix, found, contents)
+            if one != other:
+                scan, prefix = self._tree(name).scan, name + b"/" if name else b""
+                differing.append(compare.Compared(scan.git, one, other, scan.prefix, prefix))
+        try:
+            if old.keys() == new.keys() or len(differing) == 1:
+                for tree in differing:
+                    found = compare.differences(tree, deadline)
+                    with compare.reading(tree.git, deadline) as contents:
+                        use(tree.place, found, contents)
+            elif differing:
+                found = compare.across(differing, deadline)
+                git = differing[0].git.with_objects_of(tree.git for tree in differing[1:])
+                with compare.reading(git, deadline) as contents:
+                    use(b"", found, contents)
+        except GitFailed:
+            if all(compare.has_tree(tree.git, deadline, tree.before, tree.after) for tree in differing):
+                raise
+            raise SnapshotError(_ANEW) from None
 
     def close(self) -> None:
         """Give up the folders of snapshots."""
