@@ -131,6 +131,16 @@ def test_a_note_after_the_end_changes_nothing_and_a_prompt_does(path: Path) -> N
     assert (listed(path).state, listed(path).outcome) == ("stopped", "")
 
 
+def test_ending_what_a_call_left_running_changes_nothing_about_how_the_session_ended(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.add(SessionClosed(outcome="done"))
+        writer.log.submit(seal(CancelRequested(target="call", call="main/2"), "main", 0))
+    assert (listed(path).state, listed(path).outcome) == ("closed", "done")
+    with SqliteLog.open(path, commands=COMMANDS) as log:
+        log.submit(seal(CancelRequested(target="turn"), "main", 0))
+    assert (listed(path).state, listed(path).outcome) == ("stopped", "")
+
+
 def test_a_cache_that_cannot_be_written_is_done_without(path: Path) -> None:
     with Writer(path) as writer:
         writer.add(UserPrompted(text="x"))

@@ -33,7 +33,7 @@ from muse.event.text import clean
 from muse.log.lock import boot_id, is_held, read_owner, start_time
 from muse.log.protocol import Head, Log
 
-CACHE_VERSION: Final = 2
+CACHE_VERSION: Final = 3
 CACHE_SESSIONS_MAX: Final = 10_000
 PROMPT_CHARACTERS: Final = 400
 CHECKED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -287,7 +287,7 @@ def _still_there(log: Log, totals: Totals) -> bool:
 def _count(totals: Totals, log: Log, seq: int, header: bytes) -> None:
     kind = parse_header(header).type
     totals.seq = seq
-    if kind not in _ASIDE:
+    if kind not in _ASIDE and kind != "cancel.requested":
         totals.outcome = ""
     if kind == "session.opened":
         totals.opened = seq
@@ -315,6 +315,8 @@ def _count_body(totals: Totals, event: Event) -> None:
         case ApprovalDecided():
             totals.open.pop(body.request, None)
         case CancelRequested():
+            if body.target != "call":  # after a close that of a call ends what it left running, not the session's rest
+                totals.outcome = ""
             _settle(totals, lambda call: call == body.call if body.call else call.partition("/")[0] == event.agent)
         case SessionForked():
             totals.parents = (*totals.parents, body.parent)
