@@ -25,11 +25,17 @@ async def run(runner: Runner, spec: CommandSpec) -> tuple[Exit, bytes]:
     return exit, runner.output_path(spec.call, spec.attempt).read_bytes()[: exit.output_bytes]
 
 
+def _as_a_terminal_would() -> None:
+    """Signals at their defaults: whoever runs the tests may ignore some, and a child would inherit that."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def plainly(spec: CommandSpec) -> tuple[int, bytes]:
     """The same command without a runner: exit code (negative: signal) and output through one pipe."""
     done = subprocess.run(
         spec.argv, cwd=spec.cwd, env=spec.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, check=False, start_new_session=True,
+        stderr=subprocess.STDOUT, check=False, start_new_session=True, preexec_fn=_as_a_terminal_would,
     )  # fmt: skip
     return done.returncode, done.stdout
 
