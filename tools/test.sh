@@ -16,8 +16,11 @@ need() {  # command, Debian package, what the tests use it for
     command -v "$1" >/dev/null 2>&1 || say "no $1 here: tests of $3 say that they are skipped"
 }
 need rg ripgrep "grep through ripgrep"
-need strace strace "counting syncs"
+need strace strace "system calls that fail, and counting syncs"
+need bwrap bubblewrap "the other sandbox"
+need cc gcc "a clock that jumps under any program"
 
+"$bin/python" -m compileall -q src  # once, not again in every process that tests start
 "$bin/ruff" format --check .
 "$bin/ruff" check .
 "$bin/mypy"
