@@ -41,6 +41,7 @@ MODE_TABLE = [
     (Request("mcp__x__y", "opaque"), "ask", "ask", "deny", "allow"),
     (Request("fetch", "keyed"), "ask", "ask", "deny", "allow"),
     (Request("spawn", "attachable"), "allow", "allow", "allow", "allow"),
+    (Request("stop", "reconcilable", {"call": "main/3"}, (".",), writes=True), "allow", "allow", "deny", "allow"),
     (Request("shell", "attachable"), "ask", "ask", "deny", "allow"),
     (Request("shell", "attachable", {"command": 7}), "ask", "ask", "deny", "allow"),
     (Request("shell", "attachable", {"command": ""}), "ask", "ask", "deny", "allow"),

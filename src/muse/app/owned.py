@@ -67,6 +67,7 @@ class Owned:
                 builtin_tools(
                     runners[0],
                     read_output=self._read_output,
+                    background=lambda: self.running.background,
                     environment=environment,
                     extra_names=(*config.shell_environment, "MUSE_SESSION"),
                     secrets=self._secrets,

@@ -120,6 +120,8 @@ def _in_plan(seen: Seen) -> Verdict | None:
             return Verdict("deny", PLAN_TEXT.format(what=f"this command is not plainly harmless ({reason})"))
     elif seen.kind == "edit":
         return Verdict("deny", PLAN_TEXT.format(what="this would change files"))
+    elif seen.kind == "own":
+        return Verdict("deny", PLAN_TEXT.format(what="this would end what runs"))
     elif seen.kind == "other":
         return Verdict("deny", PLAN_TEXT.format(what=f"{_shown(seen.request.tool)} may change something"))
     return None
@@ -133,6 +135,8 @@ def _tool(seen: Seen, policy: Policy) -> Verdict:
     mode = f"mode {policy.mode}"
     if seen.kind == "agent":
         return Verdict("allow", f"{mode}: what an agent does is judged by itself")
+    if seen.kind == "own":
+        return Verdict("allow", f"{mode}: it ends only what the agent itself has started")
     if seen.kind == "other":
         return Verdict("ask", f"{mode}: {_shown(request.tool)} may change something")
     return _read(request, mode) if seen.kind == "read" else _edit(request, policy.mode)

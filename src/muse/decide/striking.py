@@ -21,6 +21,8 @@ Fit = Literal["no", "maybe", "yes"]
 
 SHELL_TOOLS: Final = frozenset({"shell"})
 _AGENT_TOOLS: Final = frozenset({"spawn", "wait", "message", "cancel", "result"})
+_OWN_TOOLS: Final = frozenset({"stop"})
+"""Tools that end what the agent itself has started, and nothing else."""
 _FILE_WRITERS: Final = names("tee mv rm rmdir touch truncate chmod chown mkdir patch shred unlink")
 _COPIERS: Final = frozenset({"cp", "install", "ln", "rsync"})
 _FOLDER_CHANGERS: Final = frozenset({"cd", "pushd", "popd"})
@@ -32,7 +34,7 @@ class Seen(msgspec.Struct, frozen=True):
     """A request, with its command line split. `stages` is None when that was not possible."""
 
     request: Request
-    kind: Literal["shell", "edit", "read", "agent", "other"]
+    kind: Literal["shell", "edit", "read", "agent", "own", "other"]
     command: str = ""
     stages: tuple[Stage, ...] | None = ()
     moved: bool = False
@@ -55,6 +57,8 @@ def look(request: Request) -> Seen:
         elsewhere = any(request.args.get(name) not in (None, "", ".") for name in _FOLDER_ARGS)
         moved = elsewhere or any(_changes_folder(stage, request.workspace) for stage in found or ())
         return Seen(request, "shell", command, found, moved)
+    if request.tool in _OWN_TOOLS:
+        return Seen(request, "own")
     if request.writes or request.recovery_class == "reconcilable":
         return Seen(request, "edit" if request.tool in {"edit", "write"} or request.paths else "other")
     if request.recovery_class == "pure":

@@ -149,6 +149,28 @@ class Leftovers(Protocol):
         ...
 
 
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the processes that a call had left running: `ended` now, `gone` before that, and `left`, which
+    could not be ended. `how` of the first two says how they ended."""
+
+    ended: tuple[LeftProcess, ...] = ()
+    gone: tuple[LeftProcess, ...] = ()
+    left: tuple[LeftProcess, ...] = ()
+
+
+class Background(Protocol):
+    """What the calls of a session left running, by the log and by the machine, for a tool that ends some of it."""
+
+    async def running(self) -> Mapping[str, tuple[LeftProcess, ...]]:
+        """What runs now, by the call that left it. Calls that have not ended themselves are not among them."""
+        ...
+
+    async def stop(self, call: str) -> Stopped:
+        """End everything that this call left running, and record what is found of it. Returns when it is gone, or
+        after a limit. Nothing is done to a call that has not ended itself."""
+        ...
+
+
 Stop = Literal["end_turn", "tool_use", "max_tokens", "refusal", "other"]
 
 

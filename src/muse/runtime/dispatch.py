@@ -18,7 +18,17 @@ import msgspec
 from muse.decide import approval
 from muse.decide.due import Due
 from muse.decide.paths import named_path
-from muse.effect.protocol import Leftovers, Model, ModelAnswer, Tool, ToolCall, ToolResult, Verdict, Workspace
+from muse.effect.protocol import (
+    Background,
+    Leftovers,
+    Model,
+    ModelAnswer,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Verdict,
+    Workspace,
+)
 from muse.errors import Fenced, MuseError, StoreUnavailable
 from muse.event.content import BlobRef, Observed
 from muse.event.envelope import Event
@@ -113,6 +123,12 @@ class Dispatch:
                     self._tasks.start_soon(self._guarding, self._recover, agent.id, run.key, run.cause)
             if agent.call is not None and agent.call.phase in ("doubted", "settling"):
                 self._tasks.start_soon(self._guarding, self._recover, agent.id, agent.call.key, agent.call.cause)
+
+    @property
+    def background(self) -> Background:
+        """What calls left running. For tools, which run after `begin`."""
+        assert self._watch is not None, "asked of a host that looks after no processes"
+        return self._watch
 
     def _start(self, effect: Callable[..., Awaitable[None]], *args: object) -> None:
         self._tasks.start_soon(self._guarding, effect, *args)
@@ -285,6 +301,8 @@ class Dispatch:
         if result is None:
             result = ToolResult(status="cancelled", text="The call was cancelled.")
         facts = await self._ended(agent, intent, body, result, _since(begun))
+        if self._watch is not None:
+            self._watch.look()  # what it ended of others stands before its result
         self._to.post_bodies(agent, intent, *facts)
 
     async def _recover(self, agent: str, key: str, cause: int) -> None:

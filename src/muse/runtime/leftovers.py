@@ -12,7 +12,7 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from muse.effect.protocol import Leftovers, LeftProcess
+from muse.effect.protocol import Leftovers, LeftProcess, Stopped
 from muse.event.kinds import ProcessAdopted, ProcessReaped, ProcessStarted
 from muse.fold.state import Process, Session, process_key
 
@@ -39,7 +39,7 @@ class LeftoverWatch:
         self._leftovers, self._to = leftovers, outcomes
         self._named: set[str] = set()
         self._gone: set[str] = set()
-        self._ending: set[str] = set()
+        self._ending: dict[str, anyio.Event] = {}
         self._some = anyio.Event()
 
     def begin(self, start_soon: Callable[..., None]) -> None:
@@ -51,7 +51,7 @@ class LeftoverWatch:
             if process.epoch < state.epoch and self._leftovers.lives(_left(process)):
                 adopted = ProcessAdopted(call=process.call, pid=process.pid, started=process.started)
                 self._to.post_bodies(process.agent, process.seq, adopted)
-        self._look()
+        self.look()
         self._name(self._leftovers.found(), set())
         self._leftovers.tidy(self._is_over)
         start_soon(self._watch)
@@ -70,15 +70,43 @@ class LeftoverWatch:
     async def end(self, call: str) -> None:
         """End what a call left running, once at a time, and say which of it is gone."""
         if call in self._ending:
+            await self._ending[call].wait()
             return
-        self._ending.add(call)
+        self._ending[call] = anyio.Event()
         try:
             await self._scan()
             named = [_left(process) for process in self._to.state.processes.values() if process.call == call]
             await self._leftovers.end(call, named)
-            self._look()
+            self.look()
         finally:
-            self._ending.discard(call)
+            self._ending.pop(call).set()
+
+    async def running(self) -> dict[str, tuple[LeftProcess, ...]]:
+        """As `Background` says."""
+        found = await anyio.to_thread.run_sync(self._leftovers.found)
+        named = [(process.call, _left(process)) for process in self._to.state.processes.values()]
+        open_now = self._open()
+        by_call: dict[str, dict[str, LeftProcess]] = {}
+        for call, one in (*found, *named):
+            if call not in open_now and self._leftovers.lives(one):
+                by_call.setdefault(call, {})[process_key(one.pid, one.started)] = one
+        return {call: tuple(ones.values()) for call, ones in by_call.items()}
+
+    async def stop(self, call: str) -> Stopped:
+        """As `Background` says."""
+        if call in self._open():
+            return Stopped()  # what it runs is its own, and is ended by cancelling it
+        living = (await self.running()).get(call, ())
+        named = [_left(process) for process in self._to.state.processes.values() if process.call == call]
+        gone = [one for one in named if not self._leftovers.lives(one)]
+        told = [self._with_how(call, one) for one in gone]
+        await self.end(call)
+        left = (await self.running()).get(call, ())
+        ended = [self._with_how(call, one) for one in living if not self._leftovers.lives(one)]
+        return Stopped(ended=tuple(ended), gone=tuple(told), left=left)
+
+    def _with_how(self, call: str, one: LeftProcess) -> LeftProcess:
+        return msgspec.structs.replace(one, how=self._leftovers.how(call, one))
 
     async def _watch(self) -> None:
         looks = 0
@@ -87,12 +115,12 @@ class LeftoverWatch:
                 self._some = anyio.Event()
                 await self._some.wait()
             await anyio.sleep(LOOK_SECONDS)
-            self._look()
+            self.look()
             looks += 1
             if looks % SCAN_EVERY == 0:
                 await self._scan()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Post the end of each process that is gone; one whose end is posted already is not told of again."""
         processes = self._to.state.processes
         self._gone &= set(processes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muse.decide.context import RULES_VERSION, Rules
+from muse.effect.protocol import Background
 from muse.errors import MuseError, UsageError
 from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event, decode
@@ -132,6 +133,11 @@ class Running:
     def state(self) -> Session:
         """The state now. Read it, do not keep it: the loop replaces it."""
         return self._loop.state
+
+    @property
+    def background(self) -> Background:
+        """What calls left running, while `run` runs."""
+        return self._loop.dispatch.background
 
     async def run(self) -> Session:
         """Go on until the session closes. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from muse.effect.protocol import Workspace
+from muse.effect.protocol import LeftProcess, Stopped, Workspace
 from muse.effect.runner import Runner
 from muse.effect.tool import builtin_tools
 from muse.effect.tool.environment import is_secret_name, shell_environment
@@ -15,12 +15,22 @@ from tests.effect.tool.conftest import Harness
 pytestmark = pytest.mark.anyio
 
 
+class Nothing:
+    """`Background` of a session in which nothing was left running."""
+
+    async def running(self) -> dict[str, tuple[LeftProcess, ...]]:
+        return {}
+
+    async def stop(self, call: str) -> Stopped:
+        return Stopped()
+
+
 async def read_nothing(call: str, offset: int, limit: int) -> bytes | None:
     return None
 
 
 def test_the_tools_and_their_recovery_classes(tmp_path: Path) -> None:
-    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, environment={})
+    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, background=Nothing, environment={})
     assert {name: (tool.spec.recovery, tool.spec.writes) for name, tool in tools.items()} == {
         "read": ("pure", False),
         "write": ("reconcilable", True),
@@ -29,12 +39,13 @@ def test_the_tools_and_their_recovery_classes(tmp_path: Path) -> None:
         "grep": ("pure", False),
         "shell": ("attachable", True),
         "output": ("pure", False),
+        "stop": ("reconcilable", True),
     }
-    assert "output" not in builtin_tools(Runner(tmp_path / "run", 1), environment={})
+    assert not {"output", "stop"} & set(builtin_tools(Runner(tmp_path / "run", 1), environment={}))
 
 
 def test_the_schemas_are_json_schemas_of_exactly_the_offered_arguments(tmp_path: Path) -> None:
-    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, environment={})
+    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, background=Nothing, environment={})
     offered = {}
     for name, tool in tools.items():
         schema = json.loads(tool.spec.schema)
@@ -53,6 +64,7 @@ def test_the_schemas_are_json_schemas_of_exactly_the_offered_arguments(tmp_path:
         "grep": (["pattern", "path", "glob", "context", "ignore_case", "output"], ["pattern"]),
         "shell": (["command", "timeout_seconds", "description"], ["command"]),
         "output": (["call", "offset", "limit"], ["call"]),
+        "stop": (["call"], ["call"]),
     }
 
 
@@ -65,7 +77,7 @@ HOSTILE: list[object] = [
 
 async def test_no_argument_makes_a_tool_raise(workspace: Workspace, root: Path, tmp_path: Path) -> None:
     (root / "a").write_text("text\n")
-    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, environment={})
+    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, background=Nothing, environment={})
     del tools["shell"]  # its arguments are only the command, which test_shell tries
     good: dict[str, object] = {
         "path": "a", "content": "text\n", "edits": [{"old": "t", "new": "t"}], "pattern": "a", "call": "main/1",

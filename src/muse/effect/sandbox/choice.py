@@ -102,7 +102,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """What a model is told when something was left running in the background."""
         if not self.is_on or _NO_SIGNALS in self.lacks:
             return ""
-        return "(each command has a sandbox of its own: a later one cannot signal these)"
+        return "(each command has a sandbox of its own: kill in a later one does not reach these)"
 
     def prepare(self) -> None:
         """Make the folders that it needs. Raises OSError."""

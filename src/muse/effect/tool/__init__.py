@@ -14,15 +14,17 @@ from muse.effect.tool.kept import OutputTool, ReadOutput
 from muse.effect.tool.masking import KnownSecrets, MaskedTool
 from muse.effect.tool.read import ReadTool
 from muse.effect.tool.shell import ShellTool
+from muse.effect.tool.stop import GetBackground, StopTool
 from muse.effect.tool.write import WriteTool
 
-__all__ = ["ReadOutput", "builtin_tools"]
+__all__ = ["GetBackground", "ReadOutput", "builtin_tools"]
 
 
 def builtin_tools(
     runner: Runner,
     *,
     read_output: ReadOutput | None = None,
+    background: GetBackground | None = None,
     environment: Mapping[str, str] | None = None,
     extra_names: tuple[str, ...] = (),
     secrets: KnownSecrets | None = None,
@@ -30,7 +32,8 @@ def builtin_tools(
 ) -> dict[str, Tool]:
     """The built-in tools by name.
 
-    With `read_output` there is also the tool `output`, which reads what was left out of an earlier result.
+    With `read_output` there is also the tool `output`, which reads what was left out of an earlier result;
+    with `background`, the tool `stop`, which ends what an earlier command left running.
     `environment` is what commands may see of (default: this process's); `extra_names` are the variables that the user
     lets through besides the usual ones. `secrets` are what no model and no log gets to see (default: the values of the
     variables of `environment` that are named like secrets). `sandbox` is what commands run in, and what the file tools
@@ -45,11 +48,19 @@ def builtin_tools(
         GlobTool(),
         GrepTool(_ripgrep()),
         ShellTool(
-            runner, environment, extra_names, secrets=known, has_output_tool=read_output is not None, sandbox=sandbox
+            runner,
+            environment,
+            extra_names,
+            secrets=known,
+            has_output_tool=read_output is not None,
+            has_stop_tool=background is not None,
+            sandbox=sandbox,
         ),
     ]
     if read_output is not None:
         tools.append(OutputTool(read_output))
+    if background is not None:
+        tools.append(StopTool(background))
     return {tool.spec.name: MaskedTool(tool, known) for tool in tools}
 
 

@@ -82,7 +82,8 @@ class ShellTool:
 
     `environment` is the host's; what commands see of it is chosen here, by name. `secrets` are masked in
     output before it is cut or kept. `has_output_tool`: whether a model can
-    read what was left out of a long output with the tool `output`. A call's `timeout_seconds` holds when the model
+    read what was left out of a long output with the tool `output`; `has_stop_tool`, whether it can end what a command
+    left running with the tool `stop`. A call's `timeout_seconds` holds when the model
     names none; 0 is no limit. `sandbox` is what commands run in.
     """
 
@@ -102,12 +103,14 @@ class ShellTool:
         *,
         secrets: KnownSecrets = NO_SECRETS,
         has_output_tool: bool = True,
+        has_stop_tool: bool = False,
         sandbox: Sandbox = NO_SANDBOX,
     ) -> None:
         self._secrets = secrets
         self._sandbox = sandbox
         self._runner = runner
         self._has_output_tool = has_output_tool
+        self._has_stop_tool = has_stop_tool
         self._environment = sandbox.environment(shell_environment(environment, extra_names))
 
     def paths(self, workspace: Workspace, args: Mapping[str, object]) -> tuple[str, ...]:
@@ -271,8 +274,11 @@ class ShellTool:
         status: _Status = "cancelled" if exit.cancelled else "ok" if good else "error"
         hints = [self._sandbox.hint_of_rest] if exit.left_running else []
         hints += [self._sandbox.hint] if status == "error" else []
-        ending = "\n".join((how_it_ended(exit), *(hint for hint in hints if hint)))
+        ending = "\n".join((how_it_ended(exit, self._how_to_end(call)), *(hint for hint in hints if hint)))
         return await self._result(call, status, ending, keep_file, exit)
+
+    def _how_to_end(self, call: ToolCall) -> str:
+        return f'end it with stop(call="{call.call}")' if self._has_stop_tool else ""
 
     async def _result(
         self, call: ToolCall, status: _Status, ending: str, keep_file: KeepFile, exit: Exit | None = None
@@ -360,8 +366,9 @@ def _command(call: ToolCall) -> tuple[str, int]:
     return command, args.number("timeout_seconds", call.timeout_seconds)
 
 
-def how_it_ended(exit: Exit) -> str:
-    """The lines under the output that tell a model how its command ended."""
+def how_it_ended(exit: Exit, how_to_end: str = "") -> str:
+    """The lines under the output that tell a model how its command ended; `how_to_end`: what it can do about what was
+    left running, if anything."""
     lines = []
     if exit.start_error:
         lines.append(f"the command could not be started: {exit.start_error}")
@@ -380,7 +387,8 @@ def how_it_ended(exit: Exit) -> str:
     if exit.left_running and (exit.cancelled or exit.timed_out or exit.output_limit_reached or exit.spool_error):
         lines.append(f"this could not be ended and still runs: {_names(exit.left_running)}")
     elif exit.left_running:
-        lines.append(f"still running in the background: {_names(exit.left_running)}")
+        hint = f"; {how_to_end}" if how_to_end else ""
+        lines.append(f"still running in the background: {_names(exit.left_running)}{hint}")
     return "\n".join(lines)
 
 
