@@ -124,3 +124,24 @@ def test_the_mode_of_the_log_holds_until_another_one_is_asked_for(best: Rig) -> 
     ]
     assert held == [("workspace-write", False), ("workspace-write", False), ("read-only", True), ("off", True)]
     assert os.listdir(rig.workspace / ".git" / "hooks") != []
+
+
+def test_muse_runs_no_program_that_the_agent_has_put_where_path_leads(best: Rig) -> None:
+    rig = best
+    names = ("git", "rg", "bwrap")
+    body = f"#!/bin/sh\\ntouch {rig.muse_home}/ran-$(basename $0)\\n"
+    plant = f"mkdir -p bin; for n in {' '.join(names)}; do printf '{body}' > bin/$n; chmod +x bin/$n; done"
+    uses = [["shell", {"command": plant}], ["grep", {"pattern": "total"}]]
+    script = rig.script(
+        [
+            {"text": "Plant.", "uses": uses[:1]},
+            {"text": "Planted."},
+            {"text": "Look.", "uses": uses[1:]},
+            {"text": "Done."},
+        ]
+    )
+    extra = {"PATH": f"{rig.workspace}/bin:{os.environ['PATH']}"}
+    assert rig.muse("exec", "--yolo", "-m", script, "plant", extra=extra).returncode == 0
+    assert rig.muse("resume", "last", "look", extra=extra).returncode == 0
+    assert [name for name in names if (rig.muse_home / f"ran-{name}").exists()] == []
+    assert [one["body"]["status"] for one in rig.of_type("tool.finished")] == ["ok", "ok"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muse.effect.tool.masking import KnownSecrets
-from muse.runtime.host import INSTRUCTION_BYTES_MAX, git_state, instructions, this_origin
+from muse.runtime.host import INSTRUCTION_BYTES_MAX, git_state, has_commit, instructions, this_origin
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -39,6 +39,40 @@ def test_no_filter_of_the_repository_runs_when_a_session_opens(
     state = git_state(repository)
     assert state is not None
     assert state.changed == 1
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("lost", ["HEAD^{tree}", "HEAD:file"])
+def test_what_is_missing_is_not_fetched_by_a_program_of_the_repository(
+    repository: Path, tmp_path: Path, lost: str
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    program.chmod(0o755)
+    done = subprocess.run(["git", "rev-parse", lost], cwd=repository, capture_output=True, text=True, check=True)
+    for key, value in {
+        "core.repositoryFormatVersion": "1", "extensions.partialClone": "origin", "remote.origin.promisor": "true",
+        "remote.origin.url": str(tmp_path), "remote.origin.uploadpack": str(program),
+    }.items():  # fmt: skip
+        git(repository, "config", key, value)
+    (repository / ".git" / "objects" / done.stdout[:2] / done.stdout[2:].strip()).unlink()
+    (repository / "file").write_text("two\n")
+    assert git_state(repository) is not None
+    assert not has_commit(repository, "1" * 40)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_git_that_lies_where_commands_may_write_is_not_run(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{repository}/bin:{tmp_path}/cache/bin:{os.environ['PATH']}")
+    for folder in (repository / "bin", tmp_path / "cache" / "bin"):
+        folder.mkdir(parents=True)
+        (folder / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (folder / "git").chmod(0o755)
+    state = git_state(repository, [str(tmp_path / "cache")])
+    assert state is not None
+    assert state.root == str(repository)
     assert not (tmp_path / "ran").exists()
 
 

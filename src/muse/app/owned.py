@@ -78,12 +78,12 @@ class Owned:
 
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
-            sandbox=self.sandbox.says, taken=taken,
+            sandbox=self.sandbox.says, writable=self.sandbox.writable, taken=taken,
         )  # fmt: skip
         self._runner = runners[0]
         self._submitter = log.another()
         self._blobs: Log | None = None
-        self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets)
+        self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets, self.sandbox.writable)
         equipment = Equipment(
             model=model, tools=found, workspace=Workspace(workspace), log=log, blobs=self._blob_log,
             settled=self._settled, on_signal=on_signal, changes=self._watching.changes,

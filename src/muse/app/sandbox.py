@@ -37,7 +37,7 @@ def sandbox_of(config: Config, settings: Settings, workspace: Path, log: Path) -
         return NO_SANDBOX
     places = places_of(workspace, muse_home(), log, user_file().parent, os.environ, config.sandbox_writable)
     forced = os.environ.get(FORCED, "")
-    found = this_machine() if forced else enough_of_this_machine()
+    found = (this_machine if forced else enough_of_this_machine)(places.writable)
     return choose(settings.sandbox, settings.network, found, places, log.stem, forced)
 
 
@@ -53,4 +53,4 @@ def default_sandbox(workspace: Path) -> "Sandbox":
     from muse.effect.sandbox import FORCED, choose, places_of, this_machine
 
     places = places_of(workspace, muse_home(), muse_home() / "none.muse", user_file().parent, os.environ)
-    return choose("", True, this_machine(), places, "none", os.environ.get(FORCED, ""))
+    return choose("", True, this_machine(places.writable), places, "none", os.environ.get(FORCED, ""))

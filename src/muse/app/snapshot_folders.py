@@ -95,13 +95,21 @@ def folder_holds(folder: Path, needles: Needles) -> bool:
     for place, _, names in os.walk(folder):
         if any(needles.is_in_parts(_chunks(Path(place, name))) for name in names):
             return True
-    with tempfile.TemporaryDirectory(prefix="muse-") as empty:
+    from muse.effect.programs import search_path
+
+    program = shutil.which("git", path=search_path((os.getcwd(),)))
+    if program is None:
+        return True
+    with tempfile.TemporaryDirectory(prefix=".reading-", dir=snapshot_folder()) as empty:  # where no command can write
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         environment |= _ENVIRONMENT
-        git = ["git", "--git-dir", empty]
+        git = [program, "--git-dir", empty]
         try:
             subprocess.run(
-                ["git", "init", "-q", "--bare", "--template=", empty], env=environment, check=True, capture_output=True
+                [program, "init", "-q", "--bare", "--template=", empty],
+                env=environment,
+                check=True,
+                capture_output=True,
             )
             command = [*git, "cat-file", "--batch-all-objects", "--batch", "--unordered"]
             environment["GIT_OBJECT_DIRECTORY"] = str(folder / "objects")

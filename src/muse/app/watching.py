@@ -1,5 +1,6 @@
 """What records the changes of files in a session: snapshots below MUSE_HOME, contents through a handle of its own."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 class Watching:
     """`changes` for one owner of a session. `close` when it has ended."""
 
-    def __init__(self, config: Config, log: Log, workspace: Path, epoch: int, secrets: "KnownSecrets") -> None:
+    def __init__(
+        self, config: Config, log: Log, workspace: Path, epoch: int, secrets: "KnownSecrets",
+        writable: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """`writable` are the folders that commands may write to."""
+        from muse.effect.programs import search_path
         from muse.effect.snapshot import Snapshots
 
         self._log = log
@@ -24,6 +30,7 @@ class Watching:
             workspace,
             f"{log.session}.{epoch}",
             timeout_seconds=config.snapshot_timeout,
+            environment={**os.environ, "PATH": search_path((str(workspace), *writable))},
             off=not config.snapshots,
         )
         self.changes = Changes(self._snapshots, self._contents, secrets.is_in)

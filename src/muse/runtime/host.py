@@ -6,15 +6,17 @@ Reads /proc, git and instruction files; changes nothing. Nothing of the user's g
 import os
 import platform
 import pwd
+import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muse import __version__
 from muse.decide.harmless import is_secret
+from muse.effect.programs import search_path
 from muse.event.content import Git, Host, Instruction, Origin
 from muse.event.text import clean, cut
 from muse.log.lock import boot_id, start_time
@@ -34,6 +36,8 @@ _GIT_ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_NO_LAZY_FETCH": "1",  # what is missing would be fetched, by programs that the repository's settings name;
+    "GIT_ALLOW_PROTOCOL": "",  # the same for a git older than 2.45, which does not know the one above
     "LC_ALL": "C",
 }
 _GIT_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false")
@@ -94,26 +98,27 @@ def today() -> str:
     return datetime.now().astimezone().strftime("%Y-%m-%d")
 
 
-def git_state(workspace: Path) -> Git | None:
+def git_state(workspace: Path, writable: Iterable[str] = ()) -> Git | None:
     """Root, head, branch and number of changed paths (-1: could not be counted), or None outside a repository (or
-    without git)."""
-    root = _git(workspace, "rev-parse", "--show-toplevel")
+    without a git that lies neither in the workspace nor in a folder that commands may write to)."""
+    program = _program(workspace, writable)
+    root = _git(program, workspace, "rev-parse", "--show-toplevel")
     if root is None:
         return None
-    filters = _without_filters(workspace)
+    filters = _without_filters(program, workspace)
     status = ("status", "--porcelain", "--no-renames", "--ignore-submodules=all")
-    changed = None if filters is None else _git(workspace, *status, settings=filters)
+    changed = None if filters is None else _git(program, workspace, *status, settings=filters)
     return Git(
         root=root,
-        head=_git(workspace, "rev-parse", "--verify", "--quiet", "HEAD") or "",
-        branch=_git(workspace, "symbolic-ref", "--quiet", "--short", "HEAD") or "",
+        head=_git(program, workspace, "rev-parse", "--verify", "--quiet", "HEAD") or "",
+        branch=_git(program, workspace, "symbolic-ref", "--quiet", "--short", "HEAD") or "",
         changed=-1 if changed is None else len(changed.splitlines()),
     )
 
 
 def has_commit(folder: Path, commit: str) -> bool:
     """Whether the repository of a folder holds a commit."""
-    return _git(folder, "cat-file", "-e", f"{commit}^{{commit}}") is not None
+    return _git(_program(folder), folder, "cat-file", "-e", f"{commit}^{{commit}}") is not None
 
 
 def inode(folder: Path) -> int:
@@ -124,10 +129,10 @@ def inode(folder: Path) -> int:
         return 0
 
 
-def _without_filters(folder: Path) -> dict[str, str] | None:
+def _without_filters(program: str | None, folder: Path) -> dict[str, str] | None:
     """Environment that takes the commands away from every filter driver of the repository's settings, which `status`
     would run to compare a file; None when there are too many of them or they cannot be read."""
-    found = _git_output(folder, "config", "--includes", "--null", "--name-only", "--list")
+    found = _git_output(program, folder, "config", "--includes", "--null", "--name-only", "--list")
     keys = os.fsdecode(found or b"").split("\0")
     drivers = sorted({key.rpartition(".")[0] for key in keys if key.startswith("filter.")})
     if found is None or len(drivers) > GIT_FILTERS_MAX:
@@ -139,17 +144,25 @@ def _without_filters(folder: Path) -> dict[str, str] | None:
     return settings
 
 
-def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> str | None:
-    found = _git_output(folder, *arguments, settings=settings)
+def _program(folder: Path, writable: Iterable[str] = ()) -> str | None:
+    return shutil.which("git", path=search_path((str(folder), *writable)))
+
+
+def _git(program: str | None, folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> str | None:
+    found = _git_output(program, folder, *arguments, settings=settings)
     return None if found is None else clean(found).text.strip()
 
 
-def _git_output(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> bytes | None:
+def _git_output(
+    program: str | None, folder: Path, *arguments: str, settings: Mapping[str, str] | None = None
+) -> bytes | None:
+    if program is None:
+        return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {**_GIT_ENVIRONMENT, **(settings or {})}
     try:
         done = subprocess.run(
-            ["git", *_GIT_OPTIONS, "-C", str(folder), *arguments],
+            [program, *_GIT_OPTIONS, "-C", str(folder), *arguments],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS_MAX, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

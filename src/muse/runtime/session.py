@@ -54,18 +54,20 @@ def claim(
     fresh: bool = False,
     secrets: "KnownSecrets | None" = None,
     sandbox: str = "",
+    writable: tuple[str, ...] = (),
     taken: Taken | None = None,
 ) -> Ownership:
     """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
     and returns the tools on offer. `secrets` become placeholders in what is gathered. `sandbox` says what commands run
-    in. With `taken` the same transaction records from whom the session was taken. Raises `Busy` while another process
-    owns the session, `UsageError` for a folder whose name is no text."""
+    in, `writable` where they may write to: no program is taken from there. With `taken` the same transaction records
+    from whom the session was taken. Raises `Busy` while another process owns the session, `UsageError` for a folder
+    whose name is no text."""
     if clean(workspace).exact is not None:
         raise UsageError(
             f"the folder's name is not UTF-8: {clean(workspace).text}",
             hint="the log names the folder as text: rename it, or work in another one",
         )
-    git = host.git_state(Path(workspace))
+    git = host.git_state(Path(workspace), writable)
     texts = host.instructions(Path(workspace), git.root if git else None, secrets) if fresh else ()
     if secrets is not None:
         name, git = secrets.mask(name), secrets.masked(git) if git else None

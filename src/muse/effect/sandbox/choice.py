@@ -72,6 +72,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         return self.mode != "off"
 
     @property
+    def writable(self) -> tuple[str, ...]:
+        """Where commands may write, or might in another mode; nothing is known of that when it is off."""
+        return self.places.writable if self.places is not None else ()
+
+    @property
     def says(self) -> str:
         """For the log: mode and enforcer."""
         if not self.is_on:

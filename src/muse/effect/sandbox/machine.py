@@ -4,15 +4,16 @@ namespaces are forbidden, and a kernel may know Landlock and have it turned off.
 
 import functools
 import json
-import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from muse.effect.programs import search_path
 from muse.effect.runner import confine
 
 TRY_SECONDS: Final = 10
@@ -42,22 +43,23 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return self.landlock >= confine.ABI_SCOPES and self.mounts and self.network
 
 
-def this_machine() -> Machine:
-    """All of it, tried once in the life of this process; some tens of milliseconds each."""
-    return _with_bubblewrap()
+def this_machine(writable: Iterable[str] = ()) -> Machine:
+    """All of it, tried once in the life of this process; some tens of milliseconds each. bubblewrap is looked for
+    outside of the folders of `writable`."""
+    return _with_bubblewrap(search_path(writable))
 
 
-def enough_of_this_machine() -> Machine:
+def enough_of_this_machine(writable: Iterable[str] = ()) -> Machine:
     """As `this_machine`, and bubblewrap is not asked where there is better."""
     found = _namespaces()
-    return found if found.is_complete else _with_bubblewrap()
+    return found if found.is_complete else this_machine(writable)
 
 
 @functools.cache
-def _with_bubblewrap() -> Machine:
+def _with_bubblewrap(where: str) -> Machine:
     machine = _namespaces()
-    path = shutil.which("bwrap")
-    if sys.platform != "linux" or path is None or not os.path.isabs(path):
+    path = shutil.which("bwrap", path=where)
+    if sys.platform != "linux" or path is None:
         return machine
     says = _tried(path, ())
     works = not says

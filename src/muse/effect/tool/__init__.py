@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Mapping
 
+from muse.effect.programs import search_path
 from muse.effect.protocol import Tool
 from muse.effect.runner import Runner
 from muse.effect.sandbox import NO_SANDBOX, GuardedTool, Sandbox
@@ -46,7 +47,7 @@ def builtin_tools(
         GuardedTool(WriteTool(known), sandbox),
         GuardedTool(EditTool(known), sandbox),
         GlobTool(),
-        GrepTool(_ripgrep()),
+        GrepTool(_ripgrep(sandbox.writable)),
         ShellTool(
             runner,
             environment,
@@ -64,7 +65,6 @@ def builtin_tools(
     return {tool.spec.name: MaskedTool(tool, known) for tool in tools}
 
 
-def _ripgrep() -> str | None:
-    """Where ripgrep is, if it is anywhere that does not depend on the current folder."""
-    found = shutil.which("rg")
-    return found if found is not None and os.path.isabs(found) else None
+def _ripgrep(writable: tuple[str, ...]) -> str | None:
+    """Where ripgrep is, if it is anywhere that no command may write to."""
+    return shutil.which("rg", path=search_path(writable))
