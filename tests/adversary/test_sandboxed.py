@@ -145,3 +145,16 @@ def test_muse_runs_no_program_that_the_agent_has_put_where_path_leads(best: Rig)
     assert rig.muse("resume", "last", "look", extra=extra).returncode == 0
     assert [name for name in names if (rig.muse_home / f"ran-{name}").exists()] == []
     assert [one["body"]["status"] for one in rig.of_type("tool.finished")] == ["ok", "ok"]
+
+
+def test_what_a_command_leaves_running_makes_no_settings_and_hooks_when_the_session_is_over(best: Rig) -> None:
+    rig = best
+    shutil.rmtree(rig.workspace / ".git" / "hooks")
+    once = "mkdir -p .muse .git/hooks; echo > .muse/config.toml; echo > .git/hooks/pre-commit; sleep 0.05"
+    uses = [["shell", {"command": f"(for i in $(seq 100); do {once}; done; touch over) > /dev/null 2>&1 &"}]]
+    script = rig.script([{"text": "Begin.", "uses": uses}, {"text": "Done."}])
+    assert rig.muse("exec", "--yolo", "-m", script, "go").returncode == 0
+    rig.wait_for(lambda: (rig.workspace / "over").exists())
+    assert not (rig.workspace / ".muse" / "config.toml").exists()
+    assert not (rig.workspace / ".git" / "hooks" / "pre-commit").exists()
+    assert rig.muse("resume", "last", "-m", script, "again").returncode == 0

@@ -148,3 +148,21 @@ def test_a_workspace_inside_the_home_of_muse_can_be_worked_in(root: Path) -> Non
     assert {str(muse_home / name) for name in ("sessions", "run", "objects")} <= set(found.record)
     assert str(muse_home / "worktrees") not in found.record
     assert opened(found) == {str(work)}
+
+
+def test_missing_hooks_are_made_wherever_the_repository_would_have_them(root: Path) -> None:
+    git(root / "main", "init", "-q")
+    git(root / "main", "commit", "-q", "--allow-empty", "-m", "x")
+    git(root / "main", "worktree", "add", "-q", str(root / "tree"))
+    (root / "main" / "part").mkdir()
+    hooks = str(root / "main" / ".git" / "hooks")
+    for work in (root / "main", root / "main" / "part", root / "tree"):
+        assert {str(work / ".muse"), hooks} <= set(places(work, root / "home").made)
+
+
+def test_nothing_is_made_behind_a_link_that_stands_for_a_git_folder(root: Path) -> None:
+    work, other = root / "work", root / "other"
+    work.mkdir()
+    other.mkdir()
+    (work / ".git").symlink_to(other)
+    assert places(work, root / "home").made == (str(work / ".muse"),)

@@ -16,6 +16,7 @@ import msgspec
 from muse.effect.runner import confine
 from muse.effect.sandbox import bubblewrap
 from muse.effect.sandbox.machine import Machine
+from muse.effect.sandbox.mounts import mounted_elsewhere
 from muse.effect.sandbox.places import Places, is_inside
 from muse.errors import ConfigError, UsageError
 from muse.event.text import clean
@@ -119,10 +120,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         self._make()
 
     def close(self) -> None:
-        """Take away what `prepare` made, as far as it is empty or was for this session alone."""
+        """Take away what `prepare` made, as far as it is empty or was for this session alone. Where a command still
+        runs, of this session or of another one of the workspace, its folder stays: were it gone, that command could
+        make another one in its place."""
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
-        for path in self.made:
+        for path in self.made - (mounted_elsewhere() if self.made else set()):
             with suppress(OSError):  # it has content, which is not ours
                 os.rmdir(path)
 
@@ -172,7 +175,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             "writable": list(writable),
             "devices": list(confine.DEVICES),
             "pinned": places.pinned(writable),
-            "readonly": [path for path in (*places.readonly, *places.made) if _is_below_any(path, writable)],
+            "readonly": list(
+                dict.fromkeys(path for path in (*places.readonly, *places.made) if _is_below_any(path, writable))
+            ),
             "hidden": list(places.hidden),
         }
 

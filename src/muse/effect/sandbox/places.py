@@ -53,9 +53,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def made(self) -> tuple[str, ...]:
         """Folders that are made when they are missing, since what does not exist cannot be kept as it is."""
-        git = os.path.join(self.workspace, ".git")
-        hooks = (os.path.join(git, "hooks"),) if os.path.isdir(git) else ()
-        return (os.path.join(self.workspace, ".muse"), *hooks)
+        hooks = dict.fromkeys((os.path.join(self.workspace, ".git", "hooks"), *self.readonly))
+        return (os.path.join(self.workspace, ".muse"), *(path for path in hooks if _is_for_hooks(path)))
 
     def pinned(self, writable: Iterable[str]) -> list[str]:
         """Folders inside writable ones that lead to what is kept or hidden: were one renamed, another could be put in
@@ -99,6 +98,12 @@ def places_of(
         record=tuple(record),
         personal=tuple(personal),
     )
+
+
+def _is_for_hooks(path: str) -> bool:
+    """Whether it is, or could be, the folder of hooks in a git folder, which is none of those that a link leads to."""
+    folder, name = os.path.split(path)
+    return name == "hooks" and os.path.isdir(folder) and not os.path.islink(folder)
 
 
 def _records(muse_home: str, workspace: str) -> list[str]:
