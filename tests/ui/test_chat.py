@@ -211,6 +211,22 @@ def test_what_was_being_typed_when_a_question_came_stands_there_again(world: Wor
     assert prompts(world) == ["do it", "and then this"]
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_two_questions_of_one_response_are_answered_one_after_the_other(world: World, plain: bool) -> None:
+    world.env["MUSE_MODEL"] = world.script({"uses": [shell("touch first"), shell("touch second")]}, HELLO)
+    world.env["TERM"] = "dumb" if plain else "xterm"
+    chat = world.terminal("do both")
+    for _ in range(2):
+        chat.expect(KEYS)
+        chat.send("y")
+    chat.expect("All is well.")
+    chat.expect(CLOSED)
+    assert prompts(world) == ["do both"]
+    assert (world.work / "first").exists()
+    assert (world.work / "second").exists()
+    leave(chat)
+
+
 def test_a_question_waits_while_somebody_is_typing(world: World) -> None:
     """What is typed when a question is due belongs to the line that was begun, and to nothing else."""
     slow = {"text": "Slowly I come to it.", "piece_delay_ms": 300, "uses": [shell("touch made")]}

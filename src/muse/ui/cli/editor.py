@@ -61,7 +61,8 @@ class Editor:
     async def next(self) -> str | None:
         """See `Prompts`."""
         while not self._over:
-            await self._free.wait()
+            while not self._free.is_set():  # the next question may have come before this task woke
+                await self._free.wait()
             if self._terminal.kept:
                 return self._terminal.kept.pop(0)
             try:

@@ -60,7 +60,8 @@ class Lines:
             self._live.ask(MARK)
         try:
             while not self._over:
-                await self._free.wait()
+                while not self._free.is_set():  # the next question may have come before this task woke
+                    await self._free.wait()
                 if self._terminal.kept:
                     return self._terminal.kept.pop(0)
                 self._stopped = anyio.Event()
