@@ -133,6 +133,7 @@ def test_a_diff_is_shown_and_control_characters_are_visible(world: World) -> Non
     assert "\x1b[2J" not in shown
     assert "\x1b]0;" not in shown
     assert "u001b[2Jtwo" in shown
+    assert len(re.findall(r"\+ ?one", shown)) == 1, "a new file is shown once"
     terminal.send("y")
     assert terminal.end()[0] == 0
     assert (world.work / "a.txt").read_text() == "one\n\x1b[2Jtwo\n"
@@ -286,3 +287,16 @@ def test_after_a_resume_the_output_of_a_running_command_is_shown_as_it_comes(wor
     assert "tool.finished" not in world.types()
     (world.work / "go").touch()
     assert second.end()[0] == 0
+
+
+def test_a_passing_word_stays_on_its_line_however_long_it_is(world: World) -> None:
+    world.env["MUSE_HOME"] = str(world.work.parent / ("deep" * 20))
+    assert world.run("exec", "-m", world.script(HELLO), "say a word and another").code == 0
+    terminal = world.terminal("redact", "last", "--text", "-", "--yes")
+    terminal.expect("(not shown)")
+    terminal.send("another\n")
+    code, shown = terminal.end()
+    assert code == 0, shown
+    passing = re.findall(r"\r\x1b\[K(looking through [^\r\x1b]*)", shown)
+    assert passing
+    assert max(len(one) for one in passing) < 80

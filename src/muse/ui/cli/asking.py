@@ -189,6 +189,8 @@ def change_lines(tool: str, args: str, workspace: str) -> list[Line]:
         return []
     if found.problem:
         return [Line(f"as the file is now, this cannot be done: {one_line(found.problem)}", "bad")]
+    if found.before is None:
+        return [Line("there is no such file yet", "dim")]  # all of it stands above
     lines = list(islice(contents_diff(found.path, found.before, found.after), CHANGE_LINES_MAX + 1))
     if len(lines) > CHANGE_LINES_MAX:
         lines[CHANGE_LINES_MAX:] = [Line("… and more", "dim")]

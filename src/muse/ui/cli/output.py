@@ -10,7 +10,7 @@ from typing import Final, TextIO
 import click
 
 from muse.errors import MuseError
-from muse.view.visible import paragraph
+from muse.view.visible import fit, one_line, paragraph
 
 WIDTH_MAX: Final = 200
 HANG: Final = 6
@@ -95,7 +95,7 @@ def note(text: str) -> None:
 
 
 def progress(text: str) -> None:
-    """A passing word on standard error, where a person watches it."""
+    """A passing word on standard error, where a person watches it: on one line, or the next would not replace it."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.write(f"\r\x1b[K{fit(one_line(text), shutil.get_terminal_size().columns - 1)}")
         sys.stderr.flush()
