@@ -1,6 +1,7 @@
 """What a command in a sandbox can and cannot do, under each enforcer that this machine has."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -305,3 +306,25 @@ async def test_without_one_everything_is_as_ever(do: Do, user: Machine) -> None:
     exit, _ = await do(f"echo more >> {user.outside}", NO_SANDBOX)
     assert exit.code == 0
     assert user.outside.read_text() == "kept\nmore\n"
+
+
+async def test_limits_are_set_for_oneself_and_not_for_others(
+    do: Do, user: Machine, enforcer: str, bystander: "subprocess.Popen[bytes]"
+) -> None:
+    code = f"""
+import os, resource
+others, own = (7, 7), (resource.RLIMIT_NOFILE, (99, 99))
+for pid in ({bystander.pid}, os.getppid()):
+    try:
+        resource.prlimit(pid, resource.RLIMIT_CPU, others)
+        print("set")
+    except OSError as error:
+        print("refused")
+resource.setrlimit(*own)
+print(resource.prlimit(0, resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    before = resource.prlimit(bystander.pid, resource.RLIMIT_CPU)
+    _, said = await do(f"ulimit -n 500; {sys.executable} -c '{code}'; ulimit -n", box_of(user, enforcer))
+    assert resource.prlimit(bystander.pid, resource.RLIMIT_CPU) == before
+    assert said.splitlines()[0] == "refused"
+    assert said.splitlines()[-2:] == ["(99, 99) (99, 99)", "500"]

@@ -1,7 +1,8 @@
 """Confine this process, and all that it will start, before it becomes a command.
 
 Runs in the keeper's child between fork and exec, so a sandbox costs no process and changes no exit status. Two parts
-of Linux do the work. Landlock refuses writes, signals, ptrace and abstract sockets that lead out of the sandbox. A
+of Linux do the work. Landlock refuses writes, signals, ptrace and abstract sockets that lead out of the sandbox (and a
+seccomp filter to set limits for other processes, which Landlock does not know of). A
 mount namespace of our own, where the system allows one, makes everything but the writable folders read-only, hides
 folders and sockets, and keeps names in a writable tree from being replaced, none of which Landlock can do.
 
@@ -65,6 +66,16 @@ _HANDLED = sum(1 << bit for bit in (1, *range(4, 15)))
 _IN_FOLDERS = _HANDLED & ~(_MAKE_CHAR | _MAKE_BLOCK)
 _NET_TCP = 3
 _SCOPES = 3
+_PRLIMIT = {
+    0xC000003E: (302, 302 | 0x40000000), 0x40000003: (340,),  # x86-64 (also as x32), i386
+    0xC00000B7: (261,), 0x40000028: (369,),  # arm64, arm
+    0xC00000F3: (261,), 0xC0000102: (261,), 0xC0000015: (325,),  # riscv64, loongarch64, ppc64le
+}  # fmt: skip
+"""The numbers of `prlimit64` by AUDIT_ARCH, where the low half of an argument comes first."""
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+_BPF_LOAD, _BPF_IF_EQUAL, _BPF_RETURN = 0x20, 0x15, 0x06
+_SECCOMP_NUMBER, _SECCOMP_ARCH, _SECCOMP_ARGUMENTS = 0, 4, 16
+_SECCOMP_ALLOW, _SECCOMP_REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
@@ -80,6 +91,7 @@ def confine(plan: Plan) -> None:
     _drop_capabilities(system)
     system.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _landlock(system, plan)
+    _refuse_limits_for_others(system)
 
 
 def landlock_abi() -> int:
@@ -105,6 +117,12 @@ class _System:
 
     def prctl(self, *arguments: int) -> int:
         return self._checked(self._libc.prctl(*[self._ctypes.c_ulong(one) for one in arguments]))
+
+    def filter(self, program: bytes) -> None:
+        code = self._ctypes.create_string_buffer(program, len(program))
+        header = struct.pack("@HP", len(program) // 8, self._ctypes.addressof(code))
+        held = self._ctypes.create_string_buffer(header, len(header))
+        self.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._ctypes.addressof(held), 0, 0)
 
     def mount(self, source: str, target: str, kind: str, flags: int, options: str = "") -> None:
         texts = [os.fsencode(one) or None for one in (source, target, kind)]
@@ -250,6 +268,33 @@ def _allow(system: _System, ruleset: int, path: str, access: int) -> None:
         system.call(_LANDLOCK_ADD, ruleset, _RULE_PATH, struct.pack("=Qi", access, fd), 0)
     finally:
         os.close(fd)
+
+
+# ---- seccomp
+
+
+def _refuse_limits_for_others(system: _System) -> None:
+    """`prlimit` asks for no right but the same user, and a limit on processor time is a SIGKILL for whoever has used
+    it up. One's own (pid 0) may be set, those of others only be read."""
+    with contextlib.suppress(OSError):  # a kernel without it
+        system.filter(_limits_filter())
+
+
+def _limits_filter() -> bytes:
+    """As in linux/filter.h; a jump counts the instructions that it leaves out."""
+    pid, new = _SECCOMP_ARGUMENTS, _SECCOMP_ARGUMENTS + 2 * 8
+    allow = (_BPF_RETURN, 0, 0, _SECCOMP_ALLOW)
+    asked = [
+        (_BPF_LOAD, 0, 0, pid), (_BPF_IF_EQUAL, 4, 0, 0),
+        (_BPF_LOAD, 0, 0, new), (_BPF_IF_EQUAL, 0, 3, 0), (_BPF_LOAD, 0, 0, new + 4), (_BPF_IF_EQUAL, 0, 1, 0),
+        allow, (_BPF_RETURN, 0, 0, _SECCOMP_REFUSE),
+    ]  # fmt: skip
+    found = [(_BPF_LOAD, 0, 0, _SECCOMP_ARCH)]
+    for arch, numbers in _PRLIMIT.items():
+        checks = [(_BPF_IF_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
+        block = [(_BPF_LOAD, 0, 0, _SECCOMP_NUMBER), *checks, allow, *asked]
+        found += [(_BPF_IF_EQUAL, 0, len(block), arch), *block]
+    return b"".join(struct.pack("=HBBI", *one) for one in [*found, allow])
 
 
 # ---- what this machine can do
