@@ -60,6 +60,14 @@ def test_off_is_off_wherever_it_is() -> None:
     assert found.command(["a"], "/") == (["a"], {})
 
 
+def test_a_failed_command_is_told_all_that_is_refused_and_how_to_get_more() -> None:
+    assert ".git/config, .git/hooks and .muse" in choose("", True, FULL, PLACES, "s").hint
+    assert "sandbox_writable" in choose("", True, FULL, PLACES, "s").hint
+    assert ".git/config" not in choose("", True, ONLY_LANDLOCK, PLACES, "s").hint, "it does not keep that"
+    assert "--sandbox workspace-write" in choose("read-only", True, FULL, PLACES, "s").hint
+    assert "no network" in choose("", False, FULL, PLACES, "s").hint
+
+
 def test_the_network_is_not_taken_away_by_half() -> None:
     with pytest.raises(UsageError):
         choose("off", False, FULL, PLACES, "s")

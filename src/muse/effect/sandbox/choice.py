@@ -31,6 +31,7 @@ _NO_SIGNALS: Final = (
     f"commands can signal your other processes (that takes Landlock {confine.ABI_SCOPES}, or bubblewrap)"
 )
 _NO_MOUNTS: Final = "what lies inside the workspace (.muse, .git/hooks, .git/config) is kept from the file tools only"
+_MORE: Final = "sandbox_writable in the settings, or muse resume --sandbox off"
 _ONLY_TCP: Final = "only TCP is refused, not UDP or name service"
 
 
@@ -99,9 +100,15 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """What a model is told when a command failed, "" when there is no sandbox."""
         if not self.is_on:
             return ""
-        where = "the workspace and temporary folders" if self.mode == DEFAULT else "the temporary folder"
-        network = "" if self.network else ", and there is no network"
-        return f"(sandbox: {self.mode}; writes outside {where} are refused{network})"
+        where, more = "the temporary folder", "muse resume --sandbox workspace-write"
+        if self.mode == DEFAULT:
+            kept = "" if self.enforcer == ALONE else ", and in it to .git/config, .git/hooks and .muse"
+            where, more = f"the workspace and temporary folders{kept}", _MORE
+        network = "" if self.network else "; there is no network"
+        return (
+            f"(sandbox: {self.mode}; writes are refused outside {where}{network}. If this failed by it: work inside, "
+            f"or tell the user, who can allow more: {more})"
+        )
 
     @property
     def hint_of_rest(self) -> str:
