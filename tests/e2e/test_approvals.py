@@ -136,6 +136,24 @@ def test_an_open_request_outlives_a_kill_and_an_answer_given_meanwhile_holds_for
     rig.verify()
 
 
+def test_what_waited_when_its_host_was_killed_is_listed_and_answered_while_nobody_runs_the_session(rig: Rig) -> None:
+    with watched(rig, "exec", "--json", "-m", told(rig, [ASKS]), "go on") as run:
+        request = run.until("approval.requested")
+        run.process.kill()
+        run.end()
+    (left,) = [json.loads(line) for line in rig.muse("approvals", "--json").stdout.splitlines()]
+    assert (left["session"], left["seq"], left["running"]) == (rig.session(), request["seq"], False)
+    said = rig.muse("approvals").stdout
+    assert "echo ran >> ran.txt" in said
+    assert "nobody runs this session" in said
+    assert f"waits for approval @{request['seq']}" in rig.muse("ls").stdout
+    assert rig.muse("approve").returncode == 0
+    assert rig.muse("approvals", "--json").stdout == ""
+    assert ran(rig) == []
+    assert rig.muse("resume", "last").returncode == 0
+    assert ran(rig) == ["ran"]
+
+
 def test_a_waiting_request_is_told_again_after_a_kill(rig: Rig) -> None:
     with watched(rig, "exec", "--json", "-m", told(rig, [ASKS]), "go on") as run:
         request = run.until("approval.requested")

@@ -115,6 +115,8 @@ def state_words(entry: app.Entry) -> str:
         return f"waiting for approval @{entry.approvals[0]} ({entry.pid})"
     if entry.state == "closed":
         return outcome_words(entry.outcome)
+    if entry.state == "stopped" and entry.approvals:
+        return f"stopped, waits for approval @{entry.approvals[0]} (resume)"
     return {"stopped": "stopped (resume)", "empty": "empty", "damaged": "damaged"}[entry.state]
 
 

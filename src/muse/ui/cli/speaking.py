@@ -13,12 +13,12 @@ import click
 import msgspec
 
 from muse import app
-from muse.errors import UsageError
+from muse.errors import MuseError, UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, ApprovalRequested, CommandRefused
 from muse.ui.cli.address import Address, resolve
 from muse.ui.cli.asking import change_lines, decide
-from muse.ui.cli.finding import here, is_here, project_folders, short_id, tilde
+from muse.ui.cli.finding import all_sessions, here, is_here, project_folders, short_id, tilde
 from muse.ui.cli.options import words
 from muse.ui.cli.output import note as say
 from muse.view.summary import decision_words
@@ -117,6 +117,21 @@ def waiting() -> list[Waiting]:
     return found
 
 
+def left_waiting() -> list[Waiting]:
+    """The open requests of sessions that were left without closing and that nobody runs, oldest session first. An
+    answer is kept in the log and holds when somebody resumes them."""
+    left = [entry for entry in all_sessions()[0] if entry.state == "stopped" and entry.approvals]
+    found: list[Waiting] = []
+    for entry in reversed(left):
+        path = Path(entry.file)
+        try:
+            with closing(app.open_log(path, check=False)) as log:
+                found += waiting_in(log, app.state_of(log), path)
+        except MuseError as error:  # one that cannot be read hides no other
+            say(f"{short_id(entry.session)}: {error}")
+    return found
+
+
 def waiting_in(log: app.Log, state: app.Session, path: Path) -> list[Waiting]:
     """The open requests of one session."""
     events = (app.event_at(log, seq) for seq in sorted(state.approvals))
@@ -144,7 +159,7 @@ def describe(one: Waiting) -> list[str]:
 def answer(text: str, *, allow: bool, always: bool, note: str, client_id: str, as_json: bool) -> int:
     """Answer the request at an address, or the only one there is. Returns the exit code."""
     tried = f"{'approve' if allow else 'deny'} {words(text)}".rstrip()
-    with listener(text or _only(_of_this_folder(waiting())).address, tried) as to:
+    with listener(text or _only(_of_this_folder(waiting() or left_waiting())).address, tried) as to:
         before = app.command_with(to.log, client_id) if client_id else None
         one = _open_request(to) if before is None else _answered_request(to, before)
         body = one.request
@@ -190,7 +205,7 @@ def _of_this_folder(found: list[Waiting]) -> list[Waiting]:
 
 def _only(found: list[Waiting]) -> Waiting:
     if not found:
-        raise UsageError("nothing waits for an answer", hint="muse approvals lists what waits in running sessions")
+        raise UsageError("nothing waits for an answer", hint="muse approvals lists what waits")
     if len(found) > 1:
         say("\n".join(line for one in found for line in describe(one)))
         raise UsageError(f"{len(found)} requests wait", hint=f"say which: muse approve {found[0].address}")
