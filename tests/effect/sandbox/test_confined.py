@@ -328,3 +328,13 @@ print(resource.prlimit(0, resource.RLIMIT_NOFILE), resource.getrlimit(resource.R
     assert resource.prlimit(bystander.pid, resource.RLIMIT_CPU) == before
     assert said.splitlines()[0] == "refused"
     assert said.splitlines()[-2:] == ["(99, 99) (99, 99)", "500"]
+
+
+async def test_a_process_that_calls_itself_the_sandbox_is_named_all_the_same(
+    do: Do, user: Machine, enforcer: str
+) -> None:
+    box = box_of(user, enforcer)
+    name = " ".join(box.command(["true"], "/")[0][:4])
+    exit, _ = await do(f'(exec -a "{name}" sleep 1002) > /dev/null 2>&1 & sleep 0.2', box)
+    assert [left.command for left in exit.left_running] == [f"{name} 1002"]
+    assert not exit.group_gone

@@ -304,10 +304,12 @@ class Keeper:
             _signal_outside_group(self.pid, self.pid, number)
 
     def _inside(self, pids: list[int]) -> list[int]:
-        """Without the processes of the sandbox's own program, which would end before the command does."""
+        """Without the processes of the sandbox's own program, which would end before the command does: those that are
+        not in its process namespace, and the first one in it. What a process calls itself says nothing."""
         if not self.wrapper:
             return pids
-        return [pid for pid in pids if not str(processes.describe(pid)["command"]).startswith(self.wrapper)]
+        outside = len(processes.numbers(os.getpid()))
+        return [pid for pid in pids if (numbers := processes.numbers(pid)) and numbers[outside:] not in ([], [1])]
 
     def _drain(self, limit: int) -> None:
         """Move output that is ready, at most about `limit` bytes, from the pipe to the spool."""

@@ -97,6 +97,15 @@ def session_of(pid: int) -> int:
     return 0 if stat is None else int(stat[3])
 
 
+def numbers(pid: int) -> list[int]:
+    """What a process is called in each process namespace that it is seen from, ours first; empty when it is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("NSpid:"):
+                return [int(number) for number in line.split()[1:]]
+    return []
+
+
 def mark_prefix(run_dir: str) -> str:
     """What the marks of a run folder begin with: its name, and what tells it from a copy of it elsewhere."""
     found = os.stat(run_dir)

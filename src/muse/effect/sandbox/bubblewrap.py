@@ -15,12 +15,10 @@ _CAPABILITIES: Final = (
 )  # fmt: skip
 """The ones that `confine` leaves to root, too."""
 
-_BEGINS: Final = ("--ro-bind", "/", "/")
-
 
 def wrapped(program: str, plan: Plan, argv: list[str], cwd: str) -> list[str]:
     """The command line that runs `argv` in `cwd` under the plan. What exists is looked at now."""
-    line = [program, *_BEGINS, "--dev", "/dev", "--proc", "/proc", "--unshare-pid"]
+    line = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid"]
     if plan["network"] != "open":
         line.append("--unshare-net")
     if os.geteuid() == 0:
@@ -41,5 +39,6 @@ def wrapped(program: str, plan: Plan, argv: list[str], cwd: str) -> list[str]:
 
 
 def marks(program: str) -> dict[str, Any]:
-    """What the keeper is told of a command that runs under it: how the command lines of its own processes begin."""
-    return {"wrapper": " ".join((program, *_BEGINS))}
+    """What the keeper is told of a command that runs under it: that it has a process namespace of its own, with
+    processes of this program around the command."""
+    return {"wrapper": program}
