@@ -21,7 +21,8 @@ from muse.view.visible import one_line
 @told
 def command(address: str, why: str, whole: bool, processes: bool, client_id: str, as_json: bool) -> int:
     """Stop what ADDRESS points at: SESSION@SEQ the call of that event, SESSION[:AGENT] the agent's running turn;
-    without SESSION: of the session that runs in this folder. With --processes, end what its commands left running."""
+    without SESSION: of the session that runs in this folder, or of the last one. With --processes, end what its
+    commands left running."""
     with listener(address, f"cancel {words(address)}".rstrip()) as to:
         origin = app.origin(CLIENT)
         if processes:

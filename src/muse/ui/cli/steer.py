@@ -18,8 +18,8 @@ from muse.ui.cli.speaking import CLIENT, acknowledge, listener, text_of, told
 @click.option("--replace", is_flag=True, help="Interrupt the running turn, and begin one with this.")
 @told
 def command(address_and_text: tuple[str, ...], queue: bool, replace: bool, client_id: str, as_json: bool) -> int:
-    """Say TEXT to the agent at ADDRESS (SESSION[:AGENT]; default: main of the session that runs in this folder); it
-    joins the running turn at the next model request."""
+    """Say TEXT to the agent at ADDRESS (SESSION[:AGENT]; default: main of the session that runs in this folder, or of
+    the last one); it joins the running turn at the next model request, or waits for muse resume."""
     address, text = _apart(address_and_text)
     if queue and replace:
         raise UsageError("--queue and --replace say two things", hint="give one of them")
