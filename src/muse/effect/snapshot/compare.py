@@ -5,17 +5,15 @@ not stand in memory. This module must not know where trees come from, nor who ch
 """
 
 import subprocess
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
 import msgspec
 
 from muse.effect.snapshot.git import Deadline, Git, GitFailed, process_output
+from muse.effect.snapshot.objects import EMPTY_TREE, Entry, Objects
 from muse.effect.snapshot.scan import FILE_BYTES_MAX, stand_in
-
-EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""The tree without entries, which git knows without having it."""
 
 ASKED_AT_ONCE: Final = 64
 """Objects that git is asked for before their contents are read: what is asked fits into a pipe."""
@@ -26,6 +24,7 @@ TOO_MUCH: Final = "not copied: together the changes are too large"
 GONE: Final = "the content of before is gone from the folder of snapshots"
 
 _NOTHING: Final = "0" * 40
+_NO_ENTRY: Final = Entry(0, _NOTHING)
 _NOTES: Final = {"large": TOO_LARGE, "unreadable": UNREADABLE}
 
 
@@ -42,22 +41,40 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Contents:
-    """Reads contents by id. `content` gives None for one that is not there, or is too large."""
+    """Reads contents by id: itself where it can, and by a git that is started when the first one needs it. `content`
+    gives None for one that is not there, or is too large."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
+    def __init__(self, objects: Objects, start: "Callable[[], subprocess.Popen[bytes]]") -> None:
+        self._objects = objects
+        self._start = start
+        self._process: subprocess.Popen[bytes] | None = None
 
     def fetch(self, ids: list[str]) -> Iterator[tuple[str, bytes | None]]:
         """The contents, in order. Each is read before the next."""
-        assert self._process.stdin is not None
         for start in range(0, len(ids), ASKED_AT_ONCE):
             part = ids[start : start + ASKED_AT_ONCE]
-            self._process.stdin.write("".join(f"{one}\n" for one in part).encode())
-            self._process.stdin.flush()
+            there = {one for one in part if self._objects.is_there(one)}
+            if len(there) < len(part):
+                self._ask([one for one in part if one not in there])
             for one in part:
-                yield one, self._content()
+                data = self._objects.content(one, FILE_BYTES_MAX) if one in there else self._answer()
+                yield one, data
 
-    def _content(self) -> bytes | None:
+    def close(self) -> None:
+        """Nothing more is asked."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def _ask(self, ids: list[str]) -> None:
+        if self._process is None:
+            self._process = self._start()
+        assert self._process.stdin is not None
+        self._process.stdin.write("".join(f"{one}\n" for one in ids).encode())
+        self._process.stdin.flush()
+
+    def _answer(self) -> bytes | None:
+        assert self._process is not None
         out = self._process.stdout
         assert out is not None
         words = out.readline().split()
@@ -79,10 +96,11 @@ class Contents:
 
 
 class Compared(NamedTuple):
-    """One work tree at two moments: what reads it, its trees, what stands before its paths in these, and what stands
-    before them in the workspace."""
+    """One work tree at two moments: what reads it, with git or without, its trees, what stands before its paths in
+    these, and what stands before them in the workspace."""
 
     git: Git
+    objects: Objects
     before: str
     after: str
     prefix: bytes
@@ -120,9 +138,14 @@ class _Entry(NamedTuple):
 
 
 def _entries(tree: Compared, deadline: Deadline) -> Iterator[_Entry]:
+    if (found := tree.objects.changed(tree.before, tree.after)) is not None:
+        for path, old, new in found:
+            was, now = old or _NO_ENTRY, new or _NO_ENTRY
+            yield _Entry(path[len(tree.prefix) :], was.mode, now.mode, was.id, now.id)
+        return
     with tree.git.started(deadline, "diff-tree", "-r", "-z", "--no-renames", tree.before, tree.after) as process:
         output = process_output(process)
-    return _parsed(output, tree.prefix)
+    yield from _parsed(output, tree.prefix)
 
 
 def _parsed(output: bytes, prefix: bytes) -> Iterator[_Entry]:
@@ -144,12 +167,16 @@ def has_tree(git: Git, deadline: Deadline, *trees: str) -> bool:
 
 
 @contextmanager
-def reading(git: Git, deadline: Deadline) -> Iterator[Contents]:
+def reading(git: Git, objects: Objects, deadline: Deadline) -> Iterator[Contents]:
     """A reader of contents. Raises SnapshotError."""
-    with git.started(deadline, "cat-file", "--batch", takes_input=True) as process:
-        yield Contents(process)
-        assert process.stdin is not None
-        process.stdin.close()
+    with ExitStack() as stack:
+
+        def start() -> "subprocess.Popen[bytes]":
+            return stack.enter_context(git.started(deadline, "cat-file", "--batch", takes_input=True))
+
+        contents = Contents(objects, start)
+        yield contents
+        contents.close()
 
 
 def _difference(path: bytes, old_mode: int, new_mode: int, old: str, new: str) -> Difference:

@@ -26,6 +26,7 @@ from muse.effect.snapshot.git import (
     SnapshotError,
     packs_in_bulk,
 )  # fmt: skip
+from muse.effect.snapshot.objects import Entry, Objects
 from muse.effect.snapshot.place import Place, unusable
 
 FILE_BYTES_MAX: Final = 8 << 20
@@ -40,6 +41,12 @@ FREE_BYTES_MIN: Final = 128 << 20
 BATCH_BYTES: Final = 256 << 20
 BATCH_FILES: Final = 20_000
 """What one git command takes in, so that what is done counts when a later one fails."""
+
+LAID_OVER_MAX: Final = 32
+LAID_OVER_BYTES_MAX: Final = 1 << 20
+GROWN_BYTES_MAX: Final = 64 << 10
+"""What may differ from the index, for git to be spared: it is read at every look. More goes into the index. A file may
+grow by so much while it is looked at."""
 
 BULK_FILES: Final = 200
 """From so many files on they go into one pack instead of one file each."""
@@ -85,6 +92,7 @@ class _Sorted(msgspec.Struct):
     gone: list[bytes] = []
     nested: list[bytes] = []
     ignored: list[bytes] = []
+    is_astray: bool = False
 
 
 def stand_in(oid: str) -> StandIn | None:
@@ -111,6 +119,8 @@ class Scan:
         self._git = Git(program, place.git_folder, place.objects, top, work)
         self.git = Git(program, place.git_folder, place.objects, place.git_folder, place.git_folder)
         """For comparing trees, also of a work tree that is no more."""
+        self.objects = Objects(place.objects)
+        """For the same without starting git."""
         self._program = program
         self._place = place
         self._work = work
@@ -120,7 +130,7 @@ class Scan:
         self._without = b""
         if without is not None and without.is_relative_to(top) and without != top:
             self._without = os.fsencode(without.relative_to(top)) + b"/"
-        self._tree = ""
+        self._base = ""
         self._looks = 0
         self._young_until = 0.0
         self._stand_ins: dict[bytes, str] = {}
@@ -132,11 +142,13 @@ class Scan:
 
     def look(self, deadline: Deadline) -> Look:
         """The work tree as it is. Raises SnapshotError; then nothing is known, and the next look begins afresh."""
-        known, self._tree = self._tree, ""
+        known, self._base = self._base, ""
         try:
             self._place.unlock()
             if not self._place.is_whole():
                 self._place.forget()
+                known = ""
+            elif known and not self.objects.is_there(known):
                 known = ""
             try:
                 found, tree = self._looked(known, deadline)
@@ -149,7 +161,6 @@ class Scan:
                 found, tree = self._looked("", deadline)
         except OSError as error:
             raise unusable(self._work, error) from error
-        self._tree = tree
         return Look(tree, tuple(found.nested), self._signatures(found.ignored))
 
     def _looked(self, known: str, deadline: Deadline) -> tuple[_Sorted, str]:
@@ -157,11 +168,35 @@ class Scan:
             self._stand_ins = self._stand_ins_there(deadline)
         self._uncover(deadline)
         found = self._listed(deadline)
-        if not self._take_in(found, deadline) and known:
-            return found, known
-        tree = self._git.run(deadline, "write-tree").decode().strip()
-        self._place.point_at(tree)
-        return found, tree
+        if known and not found.is_astray and (tree := self._laid_over(known, found)):
+            self._base = known
+            return found, tree
+        if self._take_in(found, deadline) or found.is_astray or not known:
+            known = self._git.run(deadline, "write-tree").decode().strip()
+            self._place.point_at(known)
+        self._base = known
+        return found, known
+
+    def _laid_over(self, base: str, found: _Sorted) -> str:
+        """The tree of the index with the few small files laid over it that differ; "" when these are to go into the
+        index: they are too many or too large, or hold what only git can tell. The index stays as it is, so that a step
+        which changes a file starts no more commands than one which changes none."""
+        stand_ins = any(self._stand_ins.get(path) != oid for path, oid in found.stand_ins.items())
+        covered = any(path in self._stand_ins for path in (*found.gone, *(path for path, _ in found.taken)))
+        size = sum(size for _, size in found.taken)
+        if stand_ins or covered or len(found.taken) + len(found.gone) > LAID_OVER_MAX or size > LAID_OVER_BYTES_MAX:
+            return ""
+        if not found.taken and not found.gone:
+            return base
+        self._require_room(size)
+        changes: dict[bytes, Entry | None] = {self._prefix + path: None for path in found.gone}
+        try:
+            for path, length in found.taken:
+                mode, data = _content(os.fsencode(self._work) + b"/" + path, length)
+                changes[self._prefix + path] = Entry(mode, self.objects.keep("blob", data))
+            return self.objects.edited(base, changes) or ""
+        except OSError:
+            return ""  # it vanished, say, or the disk is full: git will tell
 
     def _stand_ins_there(self, deadline: Deadline) -> dict[bytes, str]:
         """The stand-ins in the index."""
@@ -209,6 +244,8 @@ class Scan:
         found = _Sorted()
         paths: dict[bytes, None] = dict.fromkeys(self._stand_ins)
         for line in output.split(b"\0"):
+            # Does the index differ from the tree that it became? Then somebody has changed it.
+            found.is_astray = found.is_astray or line[:1] not in (b" ", b"?", b"!", b"")
             path = line[3 + len(self._prefix) :]
             if line.startswith(b"!! "):
                 if line[3:] == self._without:
@@ -237,9 +274,13 @@ class Scan:
 
     def _sort_all(self, found: _Sorted, paths: dict[bytes, None]) -> None:
         work = os.fsencode(self._work)
+        links: dict[bytes, bool] = {}
         for path in paths:
             if path.endswith(b"/"):
                 found.nested.append(path[:-1])
+                continue
+            if _is_below_link(path.rpartition(b"/")[0], work, links):
+                found.gone.append(path)
                 continue
             try:
                 seen = os.lstat(work + b"/" + path)
@@ -357,6 +398,30 @@ def _signature(path: bytes, left: list[int]) -> Iterator[tuple[bytes, int, int, 
         if stat.S_ISDIR(seen.st_mode):
             with suppress(OSError):
                 waiting += sorted(entry.path for entry in os.scandir(here))[: left[0]]
+
+
+def _is_below_link(folder: bytes, work: bytes, known: dict[bytes, bool]) -> bool:
+    """Whether a folder of the work tree is a link by now, or stands below one; `known` keeps what was found."""
+    if not folder:
+        return False
+    if folder not in known:
+        above = _is_below_link(folder.rpartition(b"/")[0], work, known)
+        known[folder] = above or os.path.islink(work + b"/" + folder)
+    return known[folder]
+
+
+def _content(path: bytes, length: int) -> tuple[int, bytes]:
+    """git's mode of a file or link, and its content, which is not much longer than a moment before. Raises OSError."""
+    seen = os.lstat(path)
+    if stat.S_ISLNK(seen.st_mode):
+        return 0o120000, os.readlink(path)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        seen = os.fstat(fd)
+        data = file.read(length + GROWN_BYTES_MAX + 1)
+    if not stat.S_ISREG(seen.st_mode) or len(data) > length + GROWN_BYTES_MAX:
+        raise OSError("it is no file any more, or grew meanwhile")
+    return 0o100755 if seen.st_mode & 0o100 else 0o100644, data
 
 
 def _is_refused(path: bytes, is_link: bool) -> bool:

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from muse.effect.snapshot import compare
-from muse.effect.snapshot.compare import EMPTY_TREE, Contents, Difference
+from muse.effect.snapshot.compare import Contents, Difference
 from muse.effect.snapshot.git import Deadline, GitFailed, SnapshotError, program, user_excludes
+from muse.effect.snapshot.objects import EMPTY_TREE
 from muse.effect.snapshot.place import Place, key_of, unusable
 from muse.effect.snapshot.repository import info_exclude, refuse_home, top_of
 from muse.effect.snapshot.scan import Scan
@@ -96,17 +97,17 @@ class Snapshots:
             one, other = old.get(name, EMPTY_TREE), new.get(name, EMPTY_TREE)
             if one != other:
                 scan, prefix = self._tree(name).scan, name + b"/" if name else b""
-                differing.append(compare.Compared(scan.git, one, other, scan.prefix, prefix))
+                differing.append(compare.Compared(scan.git, scan.objects, one, other, scan.prefix, prefix))
         try:
             if old.keys() == new.keys() or len(differing) == 1:
                 for tree in differing:
                     found = compare.differences(tree, deadline)
-                    with compare.reading(tree.git, deadline) as contents:
+                    with compare.reading(tree.git, tree.objects, deadline) as contents:
                         use(tree.place, found, contents)
             elif differing:
                 found = compare.across(differing, deadline)
                 git = differing[0].git.with_objects_of(tree.git for tree in differing[1:])
-                with compare.reading(git, deadline) as contents:
+                with compare.reading(git, differing[0].objects, deadline) as contents:
                     use(b"", found, contents)
         except GitFailed:
             if all(compare.has_tree(tree.git, deadline, tree.before, tree.after) for tree in differing):
