@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from muse.errors import MuseError
 from muse.event.codec import parse
 from muse.event.commitment import disclose, encode_disclosed
+from muse.log import schema
 from muse.log.protocol import Stored
 from muse.log.sqlite import SqliteLog
 from muse.log.verify import verify
@@ -131,7 +133,11 @@ def test_after_a_power_loss_every_acknowledged_event_is_there_and_the_rest_whole
     tmp_path: Path, workload: int
 ) -> None:
     print(f"MUSE_POWER_SEED={SEED} MUSE_POWER_CASES={CASES}")
-    chance = random.Random(f"{SEED}-{workload}")
+    lose_power(tmp_path, random.Random(f"{SEED}-{workload}"))
+
+
+def lose_power(tmp_path: Path, chance: random.Random) -> None:
+    """A workload, its power lost again and again, and every image checked."""
     path = tmp_path / "s.muse"
     recorder, work, before, events = recorded(path, chance)
     created = recorder.journal.index(Mark("created"))
@@ -148,6 +154,17 @@ def test_after_a_power_loss_every_acknowledged_event_is_there_and_the_rest_whole
             raise
         for left in tmp_path.glob("image*"):
             left.unlink()
+
+
+@pytest.mark.parametrize("synchronous", [0, 1])
+def test_a_log_that_acknowledges_before_it_flushes_is_found_out(
+    tmp_path: Path, synchronous: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check itself: 1 is what SQLite's manual offers for a write-ahead log, "not durable across a power loss"."""
+    kept = [(name, value) for name, value in schema._WRITER_PRAGMAS if name != "synchronous"]
+    monkeypatch.setattr(schema, "_WRITER_PRAGMAS", (*kept, ("synchronous", synchronous)))
+    with pytest.raises((AssertionError, MuseError)):
+        lose_power(tmp_path, random.Random("planted"))
 
 
 def test_a_log_gets_its_name_when_all_of_it_is_durable(tmp_path: Path) -> None:
