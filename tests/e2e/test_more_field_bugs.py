@@ -7,6 +7,8 @@ import secrets
 import shutil
 import signal
 import sqlite3
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from muse import app
@@ -17,7 +19,8 @@ from muse.fold.state import STATE_VERSION
 from muse.log.protocol import Claim, Draft
 from muse.log.sqlite import SqliteLog
 from muse.runtime.seal import new_id, now, seal
-from muse.testing.wire import AnthropicServer
+from muse.testing.wire import AnthropicServer, Trouble
+from tests.crash.matrix.life import state_of
 from tests.e2e.rig import Rig
 from tests.e2e.test_field_bugs import WAITS, last_body, result_text, shell
 from tests.e2e.test_same_lines import watched
@@ -88,24 +91,42 @@ def test_b12_an_event_of_a_kind_from_the_future_is_kept_and_shown_and_only_going
 
 
 def test_b24_a_machine_that_sleeps_in_the_middle_of_a_batch_wakes_to_a_valid_conversation(rig: Rig) -> None:
-    """Host and runner stand still, the connection to the provider is gone when they wake."""
+    """Host, runner and command stand still for a while; the connection to the provider is gone when they wake."""
     steps = [Step(uses=(shell(f"echo a >> ran.txt; {WAITS}"), shell("echo b >> ran.txt"))), Step(text="Done.")]
-    with AnthropicServer(steps) as server:
+    with AnthropicServer(steps, {1: [Trouble("silent")]}) as server:
         rig.provider("anthropic", server.base_url)
         with watched(rig, "exec", "--yolo", "--json", "go on") as run:
             run.until("tool.finished")
             rig.wait_for(lambda: len(rig.read("ran.txt").split()) == 2)
-            asleep = rig.processes()
-            for pid in asleep:
-                os.kill(pid, signal.SIGSTOP)
+            asleep = put_to_sleep(rig)
+            assert run.process.pid in asleep
+            assert len(asleep) >= 4  # with the supervisor, the keeper and its command
             (rig.workspace / "go").touch()
+            before = len(rig.events())
+            time.sleep(1)
+            assert len(rig.events()) == before
+            assert {state_of(pid) for pid in asleep} == {"T"}
             for pid in asleep:
                 os.kill(pid, signal.SIGCONT)
             assert run.end() == 0, run.errors
     assert server.violations == []
+    assert [request.step for request in server.requests] == [0, 1, 1]
     assert result_text(rig, "main/2") == "began\nended\nexit code 0"
     assert sorted(rig.read("ran.txt").split()) == ["a", "b"]
     rig.verify()
+
+
+def put_to_sleep(rig: Rig) -> set[int]:
+    """Stop all that lives of a rig, as a lid that is closed does; what is left when nothing of it moves any more."""
+
+    def moving() -> list[int]:
+        return [pid for pid in rig.processes() if state_of(pid) not in ("", "T", "Z", "X")]
+
+    while found := moving():
+        for pid in found:
+            with suppress(ProcessLookupError):  # a short sleep of the command that has just ended
+                os.kill(pid, signal.SIGSTOP)
+    return {pid for pid in rig.processes() if state_of(pid) == "T"}
 
 
 def test_b43_b45_what_was_cancelled_stays_so_and_what_was_open_is_settled_over_three_restarts(rig: Rig) -> None:
