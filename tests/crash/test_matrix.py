@@ -63,8 +63,9 @@ def test_a_kill_of_anything_at_any_place_leaves_every_zero_a_zero(cell: str) -> 
     ],
 )
 def test_a_planted_fault_is_found_and_counted_where_it_belongs(patch: str, victim: Victim, zero: str) -> None:
-    """Killed in the middle of a command of half a second; without the fault the same kill leaves every zero a zero."""
-    kill = Kill(victim=victim, running=True, pause=0.05)
+    """Killed when a command of half a second has begun; without the fault the same kill leaves every zero a zero. The
+    keeper stands still there, so that no machine is too slow to kill the host in time."""
+    kill = Kill(victim=victim, place="keeper_started", count=1)
     plan = Plan(killed=victim, dialect="anthropic", kills=(kill,), act_dead=False)
     with Stage((patch,)) as stage, Case(stage, cell_named("shell, long"), plan) as case:
         case.run()
@@ -74,7 +75,7 @@ def test_a_planted_fault_is_found_and_counted_where_it_belongs(patch: str, victi
 @pytest.mark.long
 @pytest.mark.parametrize("victim", ["host", "tree"])
 def test_without_a_planted_fault_that_kill_finds_nothing(victim: Victim) -> None:
-    kill = Kill(victim=victim, running=True, pause=0.05)
+    kill = Kill(victim=victim, place="keeper_started", count=1)
     plan = Plan(killed=victim, dialect="anthropic", kills=(kill,), act_dead=False)
     with Stage() as stage, Case(stage, cell_named("shell, long"), plan) as case:
         case.run()

@@ -161,6 +161,14 @@ class Rig:
                     found.append(int(entry.name))
         return found
 
+    def command_lines(self) -> dict[int, bytes]:
+        """What the living processes of this rig are, by pid (proc_pid_cmdline(5)); one may end at any moment."""
+        found = {}
+        for pid in self.processes():
+            with suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return {pid: line for pid, line in found.items() if line}
+
     def kill_all(self) -> None:
         """SIGKILL to everything of this rig, until nothing is left."""
         deadline = time.monotonic() + PATIENCE_SECONDS

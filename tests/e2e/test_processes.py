@@ -157,10 +157,8 @@ def test_a_session_that_nobody_could_record_names_what_it_left_when_it_is_resume
     rig.wait_for(lambda: rig.logs() and len(rig.of_type("tool.started")) == 2)
     (left,) = rig.of_type("process.started")
     mark = b"sleep\x001001\0"
-    orphan = rig.wait_for(
-        lambda: next((pid for pid in rig.processes() if Path(f"/proc/{pid}/cmdline").read_bytes() == mark), 0)
-    )
-    runners = [pid for pid in rig.processes() if b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    orphan = rig.wait_for(lambda: next((pid for pid, line in rig.command_lines().items() if line == mark), 0))
+    runners = [pid for pid, line in rig.command_lines().items() if b"supervisor.py" in line]
     for pid in (host.pid, *runners):
         os.kill(pid, signal.SIGKILL)
     host.wait()
