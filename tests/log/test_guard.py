@@ -213,6 +213,12 @@ def test_a_removed_log_is_saved_whole_beside_its_place(owned: SqliteLog, path: P
         assert own(again).epoch == 2
 
 
+def test_a_log_that_is_gone_before_it_is_claimed_is_said(log: SqliteLog, path: Path) -> None:
+    path.unlink()
+    with pytest.raises(Damaged, match="removed"):
+        log.hold()
+
+
 def test_a_log_replaced_by_a_copy_is_saved_and_the_copy_left_alone(owned: SqliteLog, path: Path) -> None:
     subprocess.run(["sh", "-c", f"cp {path} {path}.x && mv {path}.x {path}"], check=True)
     copied = path.stat().st_ino

@@ -1,15 +1,17 @@
 """Several processes on one log, and processes that die."""
 
+import fcntl
 import random
 import secrets
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from muse.errors import Busy, Fenced, StoreUnavailable
-from muse.log.lock import is_held, read_owner, start_time
+from muse.log.lock import acquire, is_held, read_owner, start_time
 from muse.log.sqlite import SqliteLog
 from muse.log.verify import verify
 from muse.testing.store import COMMANDS, draft, header_of, own
@@ -167,3 +169,14 @@ def test_a_blob_that_a_new_owner_swept_while_it_was_written_is_refused(log: Sqli
         log._old_blobs = 2  # as if the claim had come after the first part
         with pytest.raises(StoreUnavailable, match="swept"):
             writer.put_blob(slow(), secrets.token_bytes(32))
+
+
+def test_who_only_asks_whether_a_session_runs_keeps_nobody_from_running_it(path: Path) -> None:
+    lock = path.with_suffix(".lock")
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)  # as `is_held` does, for a moment
+        over = threading.Timer(0.002, asking.close)
+        over.start()
+        acquire(lock).release()
+        over.join()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from muse.event.kinds import COMMANDS, SessionForked
 from muse.log.sqlite import SqliteLog
 from muse.runtime.seal import seal
-from tests.ui.driving import WAITS, World, shell
+from tests.ui.driving import WAITS, World, eventually, shell
 
 
 def session(world: World, prompt: str = "a task") -> str:
@@ -132,6 +133,24 @@ def test_killed_at_any_step_there_is_the_session_or_its_archive(world: World, st
         assert world.run("archive", name, "--yes").code == 0
     assert exported(world, name) == before
     assert world.files() == []
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_what_is_said_to_a_session_while_it_is_put_away_is_not_lost(world: World, step: int) -> None:
+    name = session(world)
+    at = world.root / "stopped"
+    with ThreadPoolExecutor(1) as other:
+        setting = {"MUSE_FAILPOINT": f"in_archiving:{step}:stop:{at}"}
+        archiving = other.submit(world.run, "archive", name, "--yes", env=setting)
+        eventually(lambda: at.exists() and len(at.read_bytes().splitlines()) == step)
+        said = world.run("steer", name, "do not forget this")
+        os.kill(int(at.read_text().splitlines()[-1]), signal.SIGCONT)
+        done = archiving.result()
+    assert (said.code, done.code) == (0, 7), (said, done)
+    assert "somebody spoke to" in done.err
+    assert list((world.home / "archive").iterdir()) == []
+    assert "do not forget this" in world.run("log", name).out
+    assert world.run("verify", name).code == 0
 
 
 @pytest.mark.parametrize("step", [1, 2])

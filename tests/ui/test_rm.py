@@ -1,7 +1,9 @@
 """`muse rm`: what goes, what stays, and what is left to know of what went; killed at every step."""
 
 import json
+import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from muse.event.kinds import COMMANDS, LogImported, SessionForked
 from muse.log.sqlite import SqliteLog
 from muse.runtime.seal import seal
-from tests.ui.driving import WAITS, World, shell
+from tests.ui.driving import WAITS, World, eventually, shell
 
 STEPS = [{"uses": [shell("echo hi")]}, {"text": "ok"}]
 
@@ -190,3 +192,21 @@ def test_ls_tells_what_was_removed(world: World) -> None:
     assert all(word in line for word in (name[-8:], "removed", "done with it"))
     (stone,) = [json.loads(line) for line in world.run("ls", "--removed", "--json").out.splitlines()]
     assert (stone["session"], stone["why"]) == (name, "done with it")
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_gc_in_the_middle_of_a_removal_takes_no_tombstone_away(world: World, step: int) -> None:
+    name = session(world)
+    at = world.root / "stopped"
+    with ThreadPoolExecutor(1) as other:
+        removing = other.submit(
+            world.run, "rm", name, "--yes", env={"MUSE_FAILPOINT": f"in_removal:{step}:stop:{at}"}
+        )  # fmt: skip
+        eventually(lambda: at.exists() and len(at.read_bytes().splitlines()) == step)
+        collected = world.run("gc")
+        os.kill(int(at.read_text().splitlines()[-1]), signal.SIGCONT)
+        removed = removing.result()
+    assert (collected.code, removed.code) == (0, 0), (collected, removed)
+    assert world.files() == []
+    assert [path.name for path in (world.home / "removed").iterdir()] == [f"{name}.json"]
+    assert "was removed on" in world.run("show", name).err

@@ -21,12 +21,15 @@ from muse.app.keeping import Holding, Part
 from muse.app.places import archive_folder, catalog, open_log, run_folder, session_files, tombstones, verify_file
 from muse.config import muse_home
 from muse.errors import Busy, Damaged, MuseError, UsageError
+from muse.event.kinds import COMMANDS
 from muse.failpoint import hit
 from muse.log import lock
 from muse.log.archive import SUFFIX, pack, require_room, unpack, unpacked_prefix
 from muse.log.catalog import Entry
 from muse.log.keeping import Tombstone, unlink_log, write_durable
 from muse.log.place import private_folder, sync_folder, unavailable
+from muse.log.protocol import Head
+from muse.log.sqlite import SqliteLog
 from muse.runtime.seal import now
 
 RECORD: Final = ".json"
@@ -84,14 +87,23 @@ def put_away(found: Holding, children: Mapping[str, Iterable[str]], target: Path
         keeping.require_removable_now(session)
         _require_finished(path, session)
         require_room((target or archive_folder()).absolute(), path.stat().st_size)
-        record = _packed(found.entry, path, (target or archive_folder()).absolute())
+        record, head = _packed(found.entry, path, (target or archive_folder()).absolute())
         hit("in_archiving")
-        unlink_log(path, held)
+        _unlink_as_packed(path, held, head, record)
         hit("in_archiving")
         keeping.remove_run_folder(session)
     finally:
         held.release()
     return record
+
+
+def _unlink_as_packed(path: Path, held: lock.OwnerLock, packed: Head, record: Archived) -> None:
+    """Take the log away if nobody spoke to the session since it was packed, which needs no lock. Raises Busy."""
+    with closing(SqliteLog.open(path, commands=COMMANDS, check=False)) as log, log.standing_still() as head:
+        if head != packed:
+            forget(record)
+            raise Busy(f"somebody spoke to {record.session} just now", hint=f"muse resume {record.session} goes on")
+        unlink_log(path, held)
 
 
 def _require_finished(path: Path, session: str) -> None:
@@ -110,8 +122,8 @@ def _require_finished(path: Path, session: str) -> None:
         )
 
 
-def _packed(entry: Entry, path: Path, target: Path) -> Archived:
-    """The packed file and its record, both durable, the copy proven to be the log."""
+def _packed(entry: Entry, path: Path, target: Path) -> tuple[Archived, Head]:
+    """The record of the packed file, both durable, the copy proven to be the log; and the log's head."""
     before = verify_file(path)
     if before.exit_code:
         raise Damaged(f"{path} does not verify", hint="muse verify says what is wrong, muse recover saves what it can")
@@ -135,7 +147,7 @@ def _packed(entry: Entry, path: Path, target: Path) -> Archived:
         raise unavailable(final, error) from error
     finally:
         draft.unlink(missing_ok=True)
-    return record
+    return record, before.head
 
 
 def _check_copy(packed: Path, sha256: str, before: object) -> None:

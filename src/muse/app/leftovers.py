@@ -106,9 +106,18 @@ def _removals(found: Found, entries: dict[str, Entry]) -> None:
 
 
 def _settle_tombstone(leftover: Leftover) -> str:
-    there = any(path.stem == leftover.session for path in session_files())
-    (tombstones().drop if there else tombstones().finish)(leftover.session)
-    return ""
+    path = _log_of(leftover.session)
+    if path is None:
+        tombstones().finish(leftover.session)
+        return ""
+    held = lock.acquire(path.with_suffix(".lock"))  # who removes it holds this until the log is gone
+    try:
+        if path.exists():
+            tombstones().drop(leftover.session)
+            return ""
+        return "the session is being removed"
+    finally:
+        held.release()
 
 
 # ---------------------------------------------------------------------- what runners left

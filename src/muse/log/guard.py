@@ -67,13 +67,14 @@ class Guard:
         self._known = Head(0, genesis(session))
         self._audited = 0
         self._check_at = 0.0
+        self._main: _Seen = (0, 0, 0, 0, 0)
         self.take(db)
 
     def take(self, db: apsw.Connection) -> None:
         """Take what is there now for right: after a write, a checkpoint or a reopening of our own."""
         found = _seen(self._main_name)
         if found is None:
-            raise self._lost(db, None)
+            raise self._lost(db, None) if self._main[1] else Damaged(f"{self._path} was removed while it was opened")
         self._main, self._wal, self._shm = found, _seen(self._wal_name), _seen(self._shm_name)
         self._moved = self._main_moved = False
         self._ended = self._activity().ended

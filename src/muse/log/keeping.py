@@ -50,9 +50,13 @@ class Tombstones:
 
     def finish(self, session: str) -> None:
         """The session is gone: give the pending tombstone its name. Raises StoreUnavailable."""
-        pending = self._pending(session)
+        pending, final = self._pending(session), self._folder / f"{session}{SUFFIX}"
         try:
-            os.replace(pending, self._folder / f"{session}{SUFFIX}")
+            try:
+                os.replace(pending, final)
+            except FileNotFoundError:
+                if not final.exists():  # else it was finished by somebody else
+                    raise
             sync_folder(self._folder)
         except OSError as error:
             raise unavailable(pending, error) from error

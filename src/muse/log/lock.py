@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,9 @@ from muse.log.place import FILE_MODE, sync_folder, unavailable
 
 _TRIES: Final = 8
 _OWNER_BYTES_MAX: Final = 4096
+_LOOK_TRIES: Final = 5
+_LOOK_SECONDS: Final = 0.005
+"""A listing, or `is_held` in general, keeps the lock from its owner to be for some microseconds."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -72,11 +76,9 @@ def acquire(path: Path) -> OwnerLock:
     try:
         for _ in range(_TRIES):
             fd = _open(path)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(fd):
                 os.close(fd)
-                raise _busy(path) from None
+                raise _busy(path)
             if _is_at(fd, path):
                 _write_owner(fd)
                 return OwnerLock(fd, path)
@@ -156,6 +158,19 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def _lock(fd: int) -> bool:
+    """Whether the lock was to be had, if not at once then a moment later: whoever only asks has it for an instant."""
+    for left in reversed(range(_LOOK_TRIES)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                time.sleep(_LOOK_SECONDS)
+        else:
+            return True
+    return False
 
 
 def _open(path: Path) -> int:

@@ -33,6 +33,7 @@ from muse.log.place import (
 from muse.log.protocol import (
     Appended,
     Draft,
+    Head,
     Stored,
 )
 from muse.log.schema import fetch, number
@@ -202,6 +203,7 @@ class SqliteLog(SqliteOwner):
         chain.check_commitment(command)
         names = chain.named_blobs([command])
         with self._writing():
+            self._require_same_file()  # it may have been put away while this waited for its turn
             there = self._same_event(command)
             if there is not None:
                 return there
@@ -212,6 +214,12 @@ class SqliteLog(SqliteOwner):
         self._head = new_head
         self._bound_wal()
         return new_head.seq
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[Head]:
+        """The head, which stays so while the block runs: who submits waits, and is refused when the file is gone."""
+        with self._writing():
+            yield self._last()
 
     def _not_yet_here(self, drafts: list[Draft]) -> list[Draft]:
         return [draft for draft in drafts if self._same_event(draft) is None]

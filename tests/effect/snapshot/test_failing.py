@@ -1,5 +1,6 @@
 """What fails is said, an older snapshot never stands in for it, and what is left behind disturbs nobody."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from muse.effect.snapshot import SnapshotError, Snapshots, scan
+from muse.effect.snapshot.place import Place
 from tests.effect.snapshot.conftest import Seen, World
 
 FILE, NONE = 0o100644, 0
@@ -127,6 +129,46 @@ def test_two_owners_do_not_meet(world: World) -> None:
     assert errors == []
     other.close()
     assert not world.snapshots.take().shared
+
+
+def test_owners_that_come_in_at_once_let_each_other_in(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshots" / "key"
+    errors: list[SnapshotError] = []
+    begin = threading.Barrier(4)
+
+    def work(name: int) -> None:
+        for life in range(25):
+            begin.wait()
+            try:
+                place = Place(folder, f"{name}.{life}")
+                assert place.is_whole()
+                place.close()
+            except SnapshotError as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_an_owner_that_waits_while_the_folder_is_taken_away_gets_a_new_one(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshots" / "key"
+    Place(folder, "first").close()
+    gate = os.open(folder / "gate", os.O_RDWR)
+    fcntl.flock(gate, fcntl.LOCK_EX)
+    found: list[Place] = []
+    waiting = threading.Thread(target=lambda: found.append(Place(folder, "second")))
+    waiting.start()
+    threading.Event().wait(0.1)
+    folder.rename(folder.with_name(".gone-key"))
+    os.close(gate)
+    waiting.join()
+    (place,) = found
+    assert place.is_whole()
+    place.close()
 
 
 def test_the_same_owner_twice_is_refused(world: World) -> None:

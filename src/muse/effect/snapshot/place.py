@@ -64,6 +64,8 @@ _NOBODY: Final = "muse <muse> 0 +0000"
 _GATE_TRIES: Final = 100
 _GATE_SECONDS: Final = 0.01
 """While one owner comes in, the next waits at the gate; not for ever, because that one may be stopped."""
+_HELD_TRIES: Final = 10
+"""Others hold an owner's lock for a moment when they look whether it lives."""
 
 
 class Place:
@@ -76,10 +78,10 @@ class Place:
         self.git_folder = self._owners / owner
         self._lock: int | None = None
         try:
-            self._make()
-            gate = _locked(folder / "gate", tries=_GATE_TRIES)
+            gate = _through_gate(folder)
             try:
-                self._lock = _locked(self.git_folder / "held")
+                self._make()  # behind the gate: until it is held, others take an owner's folder for that of a dead one
+                self._lock = _locked(self.git_folder / "held", tries=_HELD_TRIES)
                 if gate is not None:
                     self._take_over()
             finally:
@@ -111,7 +113,7 @@ class Place:
             self._make()
             if not (self.git_folder / "held").exists():
                 self.close()
-                self._lock = _locked(self.git_folder / "held")
+                self._lock = _locked(self.git_folder / "held", tries=_HELD_TRIES)
             for name in ("index", "index.lock"):
                 (self.git_folder / name).unlink(missing_ok=True)
             _write(self.git_folder / "HEAD", _UNBORN)
@@ -203,7 +205,24 @@ def _make_private(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-def _locked(path: Path, tries: int = 1) -> int | None:
+def _through_gate(folder: Path) -> int | None:
+    """A descriptor that holds the gate of `folder`, which is made if it is not there; None when that takes too long. A
+    folder that was taken away while we waited at its gate is made anew."""
+    for _ in range(_GATE_TRIES):
+        _make_private(folder.parent)
+        with suppress(FileNotFoundError):
+            _make_private(folder)
+            gate = _locked(folder / "gate", tries=1)
+            if gate is not None:
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(gate), (folder / "gate").stat()):
+                        return gate
+                os.close(gate)
+        time.sleep(_GATE_SECONDS)
+    return None
+
+
+def _locked(path: Path, tries: int) -> int | None:
     """A descriptor that holds the kernel lock on `path`; None while another process does."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for left in reversed(range(tries)):
