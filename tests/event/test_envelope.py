@@ -52,6 +52,11 @@ def test_a_body_that_does_not_fit_its_type_is_refused() -> None:
     assert "event 3" in refusal.value.hint
 
 
+def test_a_body_that_is_nested_too_deeply_is_refused_like_any_other() -> None:
+    with pytest.raises(InvalidEvent, match=r"note\.added"):
+        decode(header("note.added"), b'{"mood":' + b"[" * 200_000 + b"]" * 200_000 + b',"text":"hm"}')
+
+
 def test_fields_that_a_later_build_added_are_passed_over() -> None:
     assert decode(header("note.added"), b'{"mood":"good","text":"hm"}').body == NoteAdded(text="hm")
 

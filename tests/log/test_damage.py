@@ -141,6 +141,12 @@ def test_an_edit_of_the_tables_is_named(closed: Path, sql: str, expected: dict[s
     assert failures(report) == expected
 
 
+@pytest.mark.parametrize("number", [-(2**63), -1, 0, 2**62, 2**63 - 1])
+def test_an_event_with_a_number_far_away_is_no_cut_tail(closed: Path, number: int) -> None:
+    edit(closed, "UPDATE events SET seq = ? WHERE seq = 8", number)
+    assert failures(verified(closed)).keys() & {"order", "file structure"}
+
+
 @pytest.mark.parametrize("table", ["events", "meta", "hidden", "blobs", "chunks"])
 def test_a_missing_table_is_damage(closed: Path, table: str) -> None:
     db = sqlite3.connect(closed)

@@ -85,5 +85,5 @@ def _body(
             value = upcasters[(type_name, v)](value)
             v += 1
         return msgspec.convert(value, kind.body)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
         raise InvalidEvent(f"the body of a {type_name} (version {v}) does not fit its type: {error}") from error

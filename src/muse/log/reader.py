@@ -21,7 +21,7 @@ from muse.log.protocol import FOLLOW_POLL_SECONDS, PAGE_BYTES, PAGE_EVENTS, Head
 from muse.log.schema import SALVAGE_HINT, fetch, number
 from muse.log.wal import Tail, look_behind
 
-_END: Final = 2**62
+_LAST_ROW: Final = 2**63 - 1
 
 _EVENTS: Final = (
     "SELECT e.seq, e.header, e.body, e.key, e.leaf_count, e.root, e.hash, h.leaves"
@@ -110,10 +110,10 @@ class SqliteReader:
     def _page(self, after: int, before: int | None, *, limited: bool = True) -> list[Stored]:
         page: list[Stored] = []
         room = PAGE_BYTES
-        end = _END if before is None else before
+        last = _LAST_ROW if before is None else before - 1
         cursor = self._db.cursor()
         try:
-            for row in cursor.execute(f"{_EVENTS} WHERE e.seq > ? AND e.seq < ? ORDER BY e.seq", (after, end)):
+            for row in cursor.execute(f"{_EVENTS} WHERE e.seq > ? AND e.seq <= ? ORDER BY e.seq", (after, last)):
                 event = _stored(row)
                 page.append(event)
                 room -= len(event.header) + len(event.body or event.hidden or b"")
@@ -191,7 +191,7 @@ class SqliteReader:
         """See `Log.load_checkpoint`."""
         with self._reading():
             sql = "SELECT seq, state FROM checkpoints WHERE version = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
-            newest = _END if before is None else before
+            newest = _LAST_ROW if before is None else before
             found = fetch(self._db, tuple[int, bytes], sql, (version, newest))
         return found[0] if found else None
 
@@ -207,6 +207,8 @@ class SqliteReader:
             faults += [(seq, "the id column is not the header's id") for (seq,) in misfiled]
             planted = fetch(self._db, tuple[str], "SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')")
             faults += [(0, f"{name} is no part of a log") for (name,) in planted]
+            astray = fetch(self._db, tuple[int], "SELECT seq FROM events WHERE seq < 1 ORDER BY seq LIMIT 1")
+            faults += [(0, f"an event has the number {seq}") for (seq,) in astray]
             newest = fetch(self._db, tuple[bytes], "SELECT header FROM events ORDER BY seq DESC LIMIT 1")
             if fault := self.tail_fault:
                 faults.append((fault.seq, str(fault)))
