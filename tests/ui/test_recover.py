@@ -106,6 +106,22 @@ def test_what_is_before_the_damage_goes_on_by_an_explicit_word_and_its_model_is_
     assert world.run("resume", told["session"], "once more").code == 0, "said once, the word holds"
 
 
+def test_a_command_whose_result_is_lost_is_in_doubt_and_not_run_again(world: World) -> None:
+    bad = session(world)
+    types = world.types()
+    damage(bad, types.index("tool.finished") + 1)
+    told = json.loads(world.run("recover", bad.stem, "--before-damage", "--json").out)
+    assert (world.work / "done.txt").read_text() == "0\n1\n2\n"
+    again = world.run(
+        "resume", told["session"], "--recovered", "--yolo", "-m", world.script({"text": "a"}, {"text": "b"})
+    )
+    assert again.code == 0, again.err
+    assert (world.work / "done.txt").read_text() == "0\n1\n2\n"
+    bodies = {event["type"]: event["body"] for event in world.events(told["session"])}
+    assert bodies["effect.reconciled"]["verdict"] == "unknown"
+    assert "may or may not have happened" in bodies["tool.finished"]["text"]
+
+
 def test_recover_into_a_file_says_so_and_takes_no_name_that_is_there(world: World) -> None:
     bad = session(world)
     damage(bad)

@@ -53,7 +53,7 @@ from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
 from muse.runtime.changes import Changes
 from muse.runtime.leftovers import LeftoverWatch, started_body
-from muse.runtime.recovery import believed, idempotency_key, unknown_result
+from muse.runtime.recovery import as_far_as_known, believed, idempotency_key, unknown_result
 
 PARTIAL_CHARACTERS_MAX = 100_000
 LOST_GROUND = (Fenced, StoreUnavailable)
@@ -371,7 +371,8 @@ class Dispatch:
             return Verdict(verdict="unknown", evidence=f"this host has no tool {run.tool}")
         call = self._call(run.key, run.attempt, run.tool, run.args)
         try:
-            return believed(run.recovery, await tool.reconcile(call, run.observed, self._has.workspace))
+            verdict = believed(run.recovery, await tool.reconcile(call, run.observed, self._has.workspace))
+            return as_far_as_known(run.recovery, verdict, is_lost=run.intent < self._to.state.cut)
         except LOST_GROUND:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: a recovery that fails leaves the doubt standing, and says so

@@ -34,6 +34,15 @@ def believed(recovery: RecoveryClass, verdict: Verdict) -> Verdict:
     return Verdict(verdict="unknown", evidence=evidence)
 
 
+def as_far_as_known(recovery: RecoveryClass, verdict: Verdict, *, is_lost: bool) -> Verdict:
+    """The verdict about a call whose intent stands before the place from which on a log lost its end (`is_lost`). The
+    runner whose folder holds no start of it is not the one that it was given to, so that proves nothing."""
+    if not is_lost or recovery != "attachable" or verdict.verdict != "not_done":
+        return verdict
+    evidence = "the log lost what came after its start, so whether it ran, and how it ended, is not known"
+    return Verdict(verdict="unknown", evidence=evidence)
+
+
 def unknown_result(evidence: str) -> ToolResult:
     """What the model reads of a call about which nothing more is known."""
     known = f"\nWhat is known: {evidence}" if evidence else ""
