@@ -75,7 +75,9 @@ ROWS = (
     # -- two writers, locks, wrong file
     Row("B14", "A second writer is refused before it can append.",
         ("e2e/test_two_writers.py::test_a_second_resume_of_a_running_session_is_refused_and_names_the_owner",
-         "log/test_processes.py::test_a_second_process_is_refused_and_told_who_owns")),
+         "log/test_processes.py::test_a_second_process_is_refused_and_told_who_owns",
+         "log/test_processes.py::"
+         "test_a_second_owner_beside_a_thousand_appends_is_refused_before_it_can_append")),
     Row("B15", "Whatever several processes say at once, there is one linear history.",
         ("e2e/test_two_writers.py::test_*_clients_with_*_commands_each_leave_one_history_and_the_run_finishes",
          "log/test_processes.py::test_two_submitters_beside_a_running_owner_make_one_history")),
@@ -141,6 +143,7 @@ ROWS = (
     Row("B36", "Long output is kept outside the conversation, whole; listing does not depend on how long a log is.",
         ("hostile/test_output.py::test_b36_the_model_reads_any_part_of_a_long_output",
          "hostile/test_output.py::test_a_gibibyte_of_output_is_kept_whole",
+         "log/test_catalog.py::test_listing_a_log_again_costs_the_same_however_long_it_is",
          "log/test_catalog.py::test_counting_bit_by_bit_gives_what_counting_at_once_gives")),
     # -- resume that redoes or forgets work
     Row("B38", "Of calls that run side by side and end in any order, each completed one ran once over all resumes.",

@@ -1,5 +1,6 @@
 """Listings: what they say follows the log, whether it was counted at once or bit by bit."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,29 @@ def test_counting_bit_by_bit_gives_what_counting_at_once_gives(path: Path) -> No
         for number, bodies in enumerate(steps):
             writer.add(*bodies)
             assert listed(path) == listed(path, f"fresh{number}.json")
+
+
+def bytes_read() -> int:
+    """What this process has read so far, from caches too: `rchar` of proc_pid_io(5)."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="what is read is told by /proc (Linux)")
+def test_listing_a_log_again_costs_the_same_however_long_it_is(path: Path) -> None:
+    """B36: the first time its chain is followed; after that only what changed is read."""
+    costs = []
+    for count in (10, 1_000):
+        long = path.with_stem(f"{path.stem[:-4]}{count:04}")
+        with Writer(long) as writer:
+            writer.add(*(NoteAdded(text="x" * 2_000) for _ in range(count)))
+        at = [bytes_read()]
+        for _ in range(2):
+            assert listed(long).events == count + 1
+            at.append(bytes_read())
+        costs.append([after - before for before, after in pairwise(at)])
+    (_, short), (whole, again) = costs
+    assert whole > 1_000 * 2_000
+    assert again < short + 20_000
 
 
 def test_an_owned_session_runs_and_one_that_was_let_go_has_stopped(path: Path) -> None:
