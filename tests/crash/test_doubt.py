@@ -4,6 +4,7 @@ The oracle for a command is the same command without muse: its bytes, its exit c
 """
 
 import hashlib
+import os
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.adversary.test_sandboxed import with_sandbox
 from tests.e2e.rig import Event, Rig
 
 pytestmark = pytest.mark.long
@@ -134,7 +136,7 @@ def test_only_where_the_runner_is_killed_too_the_model_is_told_to_look(rig: Rig)
     body = event["body"]
     assert body["status"] == "unknown"
     assert body["text"].startswith("halfway\noutcome unknown (")
-    assert "nothing of it runs any more" in body["text"]
+    assert "nothing was found that it left running" in body["text"]
     assert "Look at what it changed before you run it again" in body["text"]
     assert exact(rig, event["seq"]) == b"halfway\n"
     assert (rig.home / "starts").read_text() == "x\n"
@@ -209,3 +211,33 @@ def test_an_approval_that_waits_is_shown_again_and_one_given_meanwhile_holds_for
     assert last.wait(60) == 0
     assert not (rig.workspace / "second").exists()
     rig.verify()
+
+
+def living(pid: int) -> bool:
+    """Whether it runs: the state in proc_pid_stat(5) is none of a process that ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def test_a_process_that_left_parents_session_and_environment_is_found_by_its_sandbox_when_all_above_it_was_killed(
+    rig: Rig,
+) -> None:
+    """B45: nothing is left running that the log does not name; /proc is the oracle."""
+    with_sandbox(rig, "landlock")
+    hides = "(env -i setsid sh -c 'echo $$ > pid; exec sleep 1000' < /dev/null > /dev/null 2>&1 &); "
+    killed_host(rig, rig.script([shell(hides + GATE + "true"), DONE]))
+    rig.wait_for(lambda: (rig.workspace / "pid").exists() and rig.read("pid").endswith("\n"))
+    pid = int(rig.read("pid"))
+    assert b"MUSE" not in Path(f"/proc/{pid}/environ").read_bytes()
+    try:
+        rig.kill_all()
+        assert living(pid), "it was to outlive all others"
+        assert rig.muse("resume", "last").returncode == 0
+        named = {event["body"]["pid"]: event["body"] for event in rig.of_type("process.reaped")}
+        assert "keeper was killed" in named[pid]["how"]
+        assert not living(pid)
+    finally:
+        if living(pid):
+            os.kill(pid, signal.SIGKILL)

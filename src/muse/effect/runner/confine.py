@@ -79,13 +79,14 @@ _SECCOMP_ALLOW, _SECCOMP_REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
-def confine(plan: Plan) -> None:
-    """Make the plan hold for this process. Raises OSError when any of it cannot be had."""
+def confine(plan: Plan, name: str = "tmpfs") -> None:
+    """Make the plan hold for this process. What hides folders is mounted as `name`, which everything that this process
+    starts has in its /proc/PID/mountinfo. Raises OSError when any of it cannot be had."""
     system = _System()
     if plan["mounts"] or plan["network"] == "namespace":
         _leave_namespaces(system, plan)
         if plan["mounts"]:
-            _mount(system, plan)
+            _mount(system, plan, name)
         if plan["network"] == "namespace":
             _raise_loopback()
     _drop_capabilities(system)
@@ -155,7 +156,7 @@ def _leave_namespaces(system: _System, plan: Plan) -> None:
                 file.write(text)
 
 
-def _mount(system: _System, plan: Plan) -> None:
+def _mount(system: _System, plan: Plan, name: str) -> None:
     """Read-only all around, writable where the plan says; then the names, and what is hidden."""
     system.mount("", "/", "", _MS_REC | _MS_SLAVE)  # nothing of this is seen outside
     writable = [path for path in plan["writable"] if os.path.isdir(path)]
@@ -174,7 +175,7 @@ def _mount(system: _System, plan: Plan) -> None:
     for path in _existing(plan["hidden"]):
         if os.path.isdir(path):
             flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-            system.mount("tmpfs", path, "tmpfs", flags, "size=4k,nr_inodes=2,mode=0555")
+            system.mount(name, path, "tmpfs", flags, "size=4k,nr_inodes=2,mode=0555")
         else:
             system.mount(os.devnull, path, "", _MS_BIND)
 

@@ -431,7 +431,7 @@ def _become_command(spec: dict[str, Any], mark: str, gate_read: int, output_writ
         os.umask(spec["umask"])
         if "abi" in spec["confine"]:
             doing = "confine the command"
-            confine(spec["confine"])
+            confine(spec["confine"], f"{processes.MARK}={mark}")
         doing = f"enter {spec['cwd']}"
         os.chdir(spec["cwd"])
         doing, status = f"execute {spec['argv'][0]}", _NOT_FOUND

@@ -13,8 +13,8 @@ from typing import Any
 COMMAND_CHARS_MAX = 200
 """How much of a command line is kept to name a process."""
 MARK = "MUSE_CALL"
-"""The variable that every command and all that it starts has in its environment (`mark_of`). It finds what left its
-group, its session and its parents."""
+"""The variable that every command and all that it starts has in its environment (`mark_of`), and the name of a mount in
+its sandbox. It finds what left its group, its session and its parents."""
 ENVIRONMENT_BYTES_MAX = 4 << 20
 
 
@@ -118,12 +118,15 @@ def mark_of(run_dir: str, call: str, attempt: int) -> str:
 
 
 def marked(prefix: str) -> list[tuple[int, str]]:
-    """Living processes whose mark begins with `prefix`, with their marks. One that cleared its environment, or runs
-    under another user's rights, is not found."""
+    """Living processes whose mark begins with `prefix`, with their marks. One that cleared or overwrote its environment
+    is found by its mounts; not so without a sandbox that has mounts, nor one that runs under another user's rights."""
     wanted = f"{MARK}={prefix}".encode("utf-8", "surrogateescape")
+    here = _mounts_seen_by("self")
     found = []
     for pid in everyone():
         entry = next((entry for entry in _environment(pid) if entry.startswith(wanted)), b"")
+        if not entry and _mounts_seen_by(pid) not in ("", here):
+            entry = next((name for name in _mounted(pid) if name.startswith(wanted)), b"")
         if entry and start_time(pid):
             found.append((pid, entry.partition(b"=")[2].decode("utf-8", "surrogateescape")))
     return found
@@ -172,6 +175,24 @@ def _environment(pid: int) -> list[bytes]:
             return file.read(ENVIRONMENT_BYTES_MAX).split(b"\0")
     except OSError:
         return []
+
+
+def _mounts_seen_by(pid: int | str) -> str:
+    """What names the mount namespace of a process, "" where that cannot be told."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/mnt")
+    except OSError:
+        return ""
+
+
+def _mounted(pid: int) -> list[bytes]:
+    """The names under which the mounts of a process were made: second after the dash, proc_pid_mountinfo(5)."""
+    try:
+        with open(f"/proc/{pid}/mountinfo", "rb") as file:
+            tails = [line.rpartition(b" - ")[2].split() for line in file]
+    except OSError:
+        return []
+    return [tail[1] for tail in tails if len(tail) > 1]
 
 
 def _command_line(pid: int) -> str:

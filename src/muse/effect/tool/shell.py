@@ -417,7 +417,7 @@ def what_became_of(lost: Lost) -> str:
     if lost.left:
         said += f"; this could not be ended: {_names(lost.left)}"
     if lost.settled and not lost.ended and not lost.left:
-        said += "; nothing of it runs any more"
+        said += "; nothing was found that it left running"
     return said
 
 
