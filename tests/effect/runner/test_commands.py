@@ -193,7 +193,7 @@ async def test_cancel_says_so_when_a_process_does_not_go(runner: Runner, shell: 
     assert "this could not be ended and still runs: " in text
     assert "no exit status" in text
     await runner.cancel("main/1", 1)
-    assert not any(lives(left.pid) for left in exit.left_running)
+    wait_until(lambda: not any(lives(left.pid) for left in exit.left_running))  # cancel itself waits for some seconds
 
 
 async def test_cancel_of_what_ended_or_never_was_is_harmless(runner: Runner, shell: Shell) -> None:
