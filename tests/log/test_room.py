@@ -9,6 +9,7 @@ import pytest
 
 from muse.errors import StoreUnavailable
 from muse.log import place
+from muse.log.archive import pack, unpack
 from muse.log.sqlite import SqliteLog
 from muse.testing.store import COMMANDS, own
 
@@ -67,3 +68,18 @@ def test_a_log_that_does_not_fit_on_the_disk_is_no_damage_and_leaves_nothing(mak
         SqliteLog.create(disk / "s.muse", "s", commands=COMMANDS)
     assert refusal.value.hint
     assert list(disk.iterdir()) == []
+
+
+def test_a_packed_file_that_would_fill_the_disk_is_not_unpacked(make_disk: MakeDisk, tmp_path: Path) -> None:
+    disk = make_disk("64m")
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    plain.write_bytes(bytes(80 << 20))
+    pack(plain, packed)
+    with pytest.raises(StoreUnavailable, match="too large"):
+        unpack(packed, disk / "folder" / "copy")
+    assert not place.has_room(disk)
+    (disk / "folder" / "copy").unlink()
+    os.truncate(plain, 1 << 20)
+    packed.unlink()
+    pack(plain, packed)
+    unpack(packed, disk / "folder" / "copy")

@@ -16,7 +16,7 @@ import apsw
 
 from muse.errors import Damaged, StoreUnavailable
 from muse.log.lock import start_time
-from muse.log.place import private_file, private_folder, sync_folder, unavailable
+from muse.log.place import has_room, private_file, private_folder, sync_folder, unavailable
 from muse.log.sqlite import SqliteLog
 
 SUFFIX: Final = ".muse.zst"
@@ -50,14 +50,18 @@ def pack(source: Path, target: Path) -> tuple[int, str]:
 
 
 def unpack(source: Path, target: Path) -> str:
-    """Write what was packed to a new file (0600), durably; its SHA-256 in hex. Raises Damaged for a packed file that is
-    not whole, StoreUnavailable."""
+    """Write what was packed to a new file (0600), durably; its SHA-256 in hex. The reserve of free space is left.
+    Raises Damaged for a packed file that is not whole, StoreUnavailable."""
     digest = hashlib.sha256()
     try:
         private_folder(target.parent)
         private_file(target)
         with source.open("rb") as file, target.open("r+b") as plain:
             for chunk in _unpacked(file, source):
+                if not has_room(target.parent):  # a few bytes may stand for any number
+                    raise StoreUnavailable(
+                        f"{source} is too large to be unpacked in {target.parent}", hint="free some space there"
+                    )
                 digest.update(chunk)
                 plain.write(chunk)
             plain.flush()
