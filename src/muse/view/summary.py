@@ -317,7 +317,7 @@ def _doubted(body: kinds.EffectDoubted, event: Event, tool: str, title: str) -> 
 def _reconciled(body: kinds.EffectReconciled, event: Event, tool: str, title: str) -> Said:
     what = f"{tool} {title}".strip()
     found: dict[str, tuple[str, str, str, Severity]] = {
-        "attached": ("→", "re-attached", "the command still ran" if tool == "shell" else "it still ran", "good"),
+        "attached": ("→", "re-attached", headline(body.evidence, 120) or "it was taken up again", "good"),
         "done": ("✓", "settled", "it had been done before its host was gone", "good"),
         "not_done": ("→", "settled", "it had not been done; it is done now", "good"),
         "retried": ("→", "asked again", "it has no side effect", "good"),
