@@ -35,6 +35,16 @@ def test_the_folder_of_snapshots_may_be_deleted_at_any_time(world: World) -> Non
     assert world.changed(lambda: world.write("a", "3")) == {b"a": Seen(b"2", b"3", (FILE, FILE))}
 
 
+def test_a_file_in_the_place_of_the_folder_of_snapshots_is_what_is_named(world: World) -> None:
+    world.write("a", "1")
+    world.snapshots.take()
+    shutil.rmtree(world.muse / "snapshots")
+    (world.muse / "snapshots").write_text("in the way")
+    with pytest.raises(SnapshotError) as failed:
+        world.snapshots.take()
+    assert str(failed.value).startswith(f"{world.muse / 'snapshots'}")
+
+
 def test_contents_may_be_deleted_while_the_index_stays(world: World) -> None:
     world.write("a", "1")
     world.write("deep/b", "1")

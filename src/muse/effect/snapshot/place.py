@@ -176,9 +176,11 @@ def key_of(work: Path, top: Path) -> str:
 
 
 def unusable(folder: Path, error: OSError) -> SnapshotError:
-    """The error for a folder that cannot be used."""
+    """The error for a folder that cannot be used; it names the path at which it failed, where the error says so."""
+    named = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
     return SnapshotError(
-        f"{folder} cannot be used: {error.strerror or error}", hint="see its mode, its owner and the disk's free space"
+        f"{named if os.path.isabs(named) else folder} cannot be used: {error.strerror or error}",
+        hint="see its mode, its owner and the disk's free space",
     )
 
 
