@@ -166,3 +166,25 @@ def test_nothing_is_made_behind_a_link_that_stands_for_a_git_folder(root: Path) 
     other.mkdir()
     (work / ".git").symlink_to(other)
     assert places(work, root / "home").made == (str(work / ".muse"),)
+
+
+def test_sockets_that_start_commands_are_hidden_where_the_environment_has_them(root: Path) -> None:
+    user = os.geteuid()
+    environment = {
+        "HOME": str(root / "home"), "TMUX": "/opt/t/own,1234,0", "TMUX_TMPDIR": "/opt/tmux", "SCREENDIR": "/opt/screen",
+        "XDG_RUNTIME_DIR": "/opt/run", "DOCKER_HOST": "unix:///opt/docker.sock",
+        "DBUS_SESSION_BUS_ADDRESS": "unix:abstract=/tmp/x;unix:path=/opt/bus,guid=0",
+    }  # fmt: skip
+    (root / "home" / ".screen").mkdir(parents=True)
+    found = places_of(root, root / "home" / "muse", root / "s.muse", root / "home" / "settings", environment)
+    expected = {
+        "/opt/t/own", f"/opt/tmux/tmux-{user}", "/opt/screen", "/opt/run/bus", "/opt/run/systemd", "/opt/docker.sock",
+        "/opt/bus", f"/tmp/tmux-{user}", f"/run/user/{user}/bus", f"{root}/home/.screen",
+    }  # fmt: skip
+    assert expected <= set(found.hidden)
+
+
+def test_no_setting_hides_what_is_to_be_worked_in(root: Path) -> None:
+    environment = {"HOME": str(root), "SCREENDIR": str(root), "TMUX": f"{root}/work,1,0", "DOCKER_HOST": "tcp://h:1"}
+    found = places_of(root / "work", root / "muse", root / "s.muse", root / "settings", environment)
+    assert not {str(root), str(root / "work"), "tcp://h:1"} & set(found.hidden)

@@ -28,10 +28,13 @@ _START_UP: Final = (
 _GIT_KEPT: Final = ("hooks", "config", "config.worktree")
 _DOORS: Final = (
     "/run/docker.sock", "/run/podman", "/run/containerd", "/run/dbus/system_bus_socket", "/run/systemd/private",
-    "/run/user/{user}/bus", "/run/user/{user}/systemd", "/run/user/{user}/podman", "/run/user/{user}/docker.sock",
-    "/run/screen", "/tmp/tmux-{user}",
+    "/run/screen", "/tmp/tmux-{user}", "/tmp/zellij-{user}", "/tmp/emacs{user}",
 )  # fmt: skip
 """Sockets of services that start commands for whoever asks, outside every sandbox."""
+_DOORS_OF_USER: Final = ("bus", "systemd", "podman", "docker.sock", "tmux-{user}", "zellij", "emacs")
+"""The same, in the folder for what a user runs."""
+_DOORS_AT_HOME: Final = (".screen", ".docker/run/docker.sock", ".docker/desktop/docker.sock", ".emacs.d/server")
+_ADDRESSES: Final = ("DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "CONTAINER_HOST")
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ def places_of(
     writable = (root, *git_writable, *others, *temporary, _SHARED_MEMORY)
     personal = [os.path.realpath(settings), *(os.path.join(home, name) for name in _START_UP)]
     personal = [path for path in personal if any(is_inside(path, one) for one in writable)]
-    doors = [path.format(user=os.geteuid()) for path in _DOORS]
+    doors = [path for path in _doors(home, environment) if not any(is_inside(one, path) for one in writable)]
     return Places(
         workspace=root,
         writable=_outermost(writable),
@@ -104,6 +107,20 @@ def _is_for_hooks(path: str) -> bool:
     """Whether it is, or could be, the folder of hooks in a git folder, which is none of those that a link leads to."""
     folder, name = os.path.split(path)
     return name == "hooks" and os.path.isdir(folder) and not os.path.islink(folder)
+
+
+def _doors(home: str, environment: Mapping[str, str]) -> list[str]:
+    """Where such sockets stand, usually and by what the environment says."""
+    user = os.geteuid()
+    runtime = (f"/run/user/{user}", environment.get("XDG_RUNTIME_DIR", ""))
+    found = [*_DOORS, *(f"{folder}/{name}" for folder in runtime for name in _DOORS_OF_USER)]
+    found += [path for name in _DOORS_AT_HOME if os.path.lexists(path := f"{home}/{name}")]
+    found += [environment.get("TMUX", "").partition(",")[0], environment.get("SCREENDIR", "")]
+    found += [f"{environment.get('TMUX_TMPDIR', '')}/tmux-{{user}}"]
+    for address in ";".join(environment.get(name, "") for name in _ADDRESSES).split(";"):
+        _, _, path = address.removeprefix("unix://").partition("unix:path=")
+        found.append(path.partition(",")[0] or address.removeprefix("unix://"))
+    return list(dict.fromkeys(path.replace("{user}", str(user)) for path in found if os.path.isabs(path)))
 
 
 def _records(muse_home: str, workspace: str) -> list[str]:
