@@ -14,12 +14,12 @@ import hashlib
 import os
 import shutil
 import time
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from muse.effect.snapshot.git import SnapshotError
+from muse.effect.snapshot.objects import Objects
 
 _CONFIG: Final = """\
 [core]
@@ -127,12 +127,7 @@ class Place:
     def point_at(self, tree: str) -> None:
         """Make HEAD a commit of this tree, so that git finds quickly what differs from it."""
         text = f"tree {tree}\nauthor {_NOBODY}\ncommitter {_NOBODY}\n\n"
-        data = f"commit {len(text)}\0{text}".encode()
-        name = hashlib.sha1(data, usedforsecurity=False).hexdigest()
-        path = self.objects / name[:2] / name[2:]
-        if not path.exists():
-            _make_private(path.parent)
-            _put(path, zlib.compress(data, 1))
+        name = Objects(self.objects).keep("commit", text.encode())
         _put(self.git_folder / "HEAD", f"{name}\n".encode())
 
     def exclude(self, patterns: bytes) -> None:
