@@ -130,18 +130,25 @@ def put_to_sleep(rig: Rig) -> set[int]:
 
 
 def test_b43_b45_what_was_cancelled_stays_so_and_what_was_open_is_settled_over_three_restarts(rig: Rig) -> None:
-    """Each restart is itself killed; each gives every open call a verdict before anything new starts."""
+    """Each restart is itself killed. The first gives every open call a verdict before it starts the one that waits."""
     steps = [
-        Step(uses=(shell(f"echo a >> ran.txt; {WAITS}"), shell(f"echo b >> ran.txt; {WAITS}"))),
+        Step(
+            uses=(
+                shell(f"echo a >> ran.txt; {WAITS}"),
+                shell(f"echo b >> ran.txt; {WAITS}"),
+                shell("echo c >> ran.txt"),
+            )
+        ),
         Step(text="Ok."),
     ]
     with AnthropicServer(steps) as server:
-        rig.provider("anthropic", server.base_url)
+        rig.provider("anthropic", server.base_url, "max_parallel_tools = 2")
         with watched(rig, "exec", "--yolo", "--json", "go on") as run:
             rig.wait_for(lambda: (rig.workspace / "ran.txt").exists() and len(rig.read("ran.txt").split()) == 2)
-            (intent,) = [e for e in rig.of_type("tool.started") if "echo a" in e["body"]["args"]]
-            call = intent["body"]["call"]
-            assert rig.muse("cancel", f"last@{intent['seq']}", "--why", "not that").returncode == 0
+            calls = {json.loads(e["body"]["args"])["command"].split()[1]: e for e in rig.of_type("tool.started")}
+            call, intent = calls["a"]["body"]["call"], calls["a"]["seq"]
+            os.kill(run.process.pid, signal.SIGSTOP)  # it hears of the cancel no more
+            assert rig.muse("cancel", f"last@{intent}", "--why", "not that").returncode == 0
             run.process.kill()
             run.end()
         for _ in range(3):
@@ -154,11 +161,14 @@ def test_b43_b45_what_was_cancelled_stays_so_and_what_was_open_is_settled_over_t
         again = rig.muse("resume", "last")
         assert (again.returncode, again.stdout) == (0, "Ok.\n"), again.stderr
     assert server.violations == []
-    assert sorted(rig.read("ran.txt").split()) == ["a", "b"]
+    assert sorted(rig.read("ran.txt").split()) == ["a", "b", "c"]
     assert len(call_of(rig, call, "tool.started")) == len(call_of(rig, call, "tool.finished")) == 1
     assert call_of(rig, call, "tool.finished")[0]["body"]["status"] == "cancelled"
     assert "cancelled" in result_text(rig, call)
     assert result_text(rig, call).splitlines()[-1] in last_body(server)
+    (new,) = [e["seq"] for e in rig.of_type("tool.started") if "echo c" in e["body"]["args"]][:1]
+    for one in calls.values():
+        assert call_of(rig, one["body"]["call"], "effect.reconciled")[0]["seq"] < new
     rig.verify()
 
 
