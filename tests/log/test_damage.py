@@ -156,6 +156,13 @@ def test_a_missing_table_is_damage(closed: Path, table: str) -> None:
         _read_everything(closed)
 
 
+def test_a_missing_table_of_caches_is_named_since_nobody_can_go_on_without(closed: Path) -> None:
+    db = sqlite3.connect(closed)
+    db.execute("DROP TABLE checkpoints")
+    db.close()
+    assert failures(verified(closed)) == {"file structure": 0}
+
+
 def _read_everything(path: Path) -> None:
     with SqliteLog.open(path, read_only=True) as log:
         list(log.read())

@@ -207,6 +207,9 @@ class SqliteReader:
             faults += [(seq, "the id column is not the header's id") for (seq,) in misfiled]
             planted = fetch(self._db, tuple[str], "SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')")
             faults += [(0, f"{name} is no part of a log") for (name,) in planted]
+            tables = fetch(self._db, tuple[str], "SELECT name FROM sqlite_schema WHERE type = 'table'")
+            missing = [name for name in schema.TABLE_NAMES if (name,) not in tables]
+            faults += [(0, f"the table {name} is missing") for name in missing]
             astray = fetch(self._db, tuple[int], "SELECT seq FROM events WHERE seq < 1 ORDER BY seq LIMIT 1")
             faults += [(0, f"an event has the number {seq}") for (seq,) in astray]
             newest = fetch(self._db, tuple[bytes], "SELECT header FROM events ORDER BY seq DESC LIMIT 1")

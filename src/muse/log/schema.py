@@ -62,6 +62,8 @@ CREATE TABLE checkpoints (
 ) STRICT;
 """
 
+TABLE_NAMES: Final = ("meta", "events", "hidden", "blobs", "chunks", "checkpoints")
+
 _READER_PRAGMAS: Final[tuple[tuple[str, int], ...]] = (
     ("mmap_size", 0),
     ("temp_store", 2),
