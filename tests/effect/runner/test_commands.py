@@ -5,12 +5,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import anyio
 import pytest
 
 from muse.effect.runner import CommandSpec, Exit, Exited, NeverAccepted, Runner, RunnerError, StartRefused, files
+from muse.effect.runner.keeper import Keeper
 from muse.effect.runner.processes import mark_of
 from muse.effect.tool.shell import how_it_ended
 
@@ -274,3 +276,24 @@ async def test_two_hundred_short_commands_run_once_each(make_runner: MakeRunner,
         n: (n % 7, b"%d\n" % n) for n in range(200)
     }
     assert list((runner.run_dir / "calls").iterdir()) == []
+
+
+def test_a_group_whose_number_others_use_by_now_is_not_signalled(tmp_path: Path) -> None:
+    """The shell was waited for hours ago and a daemon of it lives on: its old number belongs to somebody else."""
+    program = (
+        "import os, time\nif os.fork():\n    os._exit(0)\nos.setsid()\nprint(os.getpid(), flush=True)\ntime.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        somebody = int(parent.stdout.readline())
+        parent.wait()
+        try:
+            spec = {"call": "main/1", "attempt": 1, "output_bytes_max": 1, "confine": {}, "grace_ms": 0}
+            keeper = Keeper(str(tmp_path / "calls" / "main-1.1"), spec, -1, -1)
+            keeper.pid, keeper.wait_status, keeper.subreaper = somebody, 0, True
+            keeper._signal_all(signal.SIGKILL)
+            anyio.run(anyio.sleep, 0.2)
+            os.kill(somebody, 0)
+            assert Path(f"/proc/{somebody}/stat").read_text().split()[2] == "S"
+        finally:
+            os.kill(somebody, signal.SIGKILL)

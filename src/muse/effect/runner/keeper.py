@@ -294,11 +294,14 @@ class Keeper:
             for pid in self._inside(processes.descendants(os.getpid())):
                 _signal_outside_group(pid, 0, number)
             return
-        # No such group: it is gone, or its leader has not reached setsid and is found below.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        ours = processes.descendants(os.getpid()) if self.subreaper else []
+        # Once the command was waited for and nothing is left in its group, the number may be that of others.
+        if not self.subreaper or self.wait_status is None or any(_group_of(pid) == self.pid for pid in ours):
+            # No such group: it is gone, or its leader has not reached setsid and is found below.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
         if self.subreaper:
-            for pid in processes.descendants(os.getpid()):
+            for pid in ours:
                 _signal_outside_group(pid, self.pid, number)
         elif self.wait_status is None:
             _signal_outside_group(self.pid, self.pid, number)
@@ -449,6 +452,14 @@ def _signal_outside_group(pid: int, group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or took another user's rights
         if os.getpgid(pid) != group:
             os.kill(pid, number)
+
+
+def _group_of(pid: int) -> int:
+    """The process group of a process, 0 when it is gone."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def _group_exists(group: int) -> bool:
