@@ -53,12 +53,12 @@ class Objects:
     """The objects in one folder. Raises OSError where that cannot be written to."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = str(folder)
         self._trees: dict[str, Tree] = {}
 
     def is_there(self, name: str) -> bool:
         """Whether this object stands in a file of its own."""
-        return self._path(name).exists()
+        return os.path.exists(self._path(name))
 
     def content(self, name: str, bytes_max: int) -> bytes | None:
         """A content of at most that size, None for what git has to be asked."""
@@ -67,8 +67,7 @@ class Objects:
     def keep(self, kind: str, data: bytes) -> str:
         """Keep an object, unless it is there, and return its id. One that is there is as good as new: nobody takes it
         away as old."""
-        whole = f"{kind} {len(data)}\0".encode() + data
-        name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
+        whole, name = _named(kind, data)
         path = self._path(name)
         try:
             os.utime(path)
@@ -147,7 +146,8 @@ class Objects:
 
     def _read(self, name: str, kind: bytes, bytes_max: int) -> bytes | None:
         try:
-            packed = self._path(name).read_bytes()
+            with open(self._path(name), "rb") as file:
+                packed = file.read()
             reader = zlib.decompressobj()
             whole = reader.decompress(packed, bytes_max + 64)
         except (OSError, zlib.error):
@@ -156,18 +156,29 @@ class Objects:
         is_right = reader.eof and head == b"%s %d" % (kind, len(data)) and len(data) <= bytes_max
         return data if is_right and hashlib.sha1(whole, usedforsecurity=False).hexdigest() == name else None
 
-    def _path(self, name: str) -> Path:
-        return self._folder / name[:2] / name[2:]
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name[:2]}/{name[2:]}"
 
 
-def _put(path: Path, data: bytes) -> None:
+def name_of(kind: str, data: bytes) -> str:
+    """The id of an object."""
+    return _named(kind, data)[1]
+
+
+def _named(kind: str, data: bytes) -> tuple[bytes, str]:
+    whole = f"{kind} {len(data)}\0".encode() + data
+    return whole, hashlib.sha1(whole, usedforsecurity=False).hexdigest()
+
+
+def _put(path: str, data: bytes) -> None:
     """A reader sees the whole or nothing, and nobody else sees it. What a kill leaves has a name that `git prune`
     knows."""
-    path.parent.mkdir(0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f"tmp_obj_{os.getpid()}_{threading.get_ident()}")
+    folder = os.path.dirname(path)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    temporary = f"{folder}/tmp_obj_{os.getpid()}_{threading.get_ident()}"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(data)
-    temporary.replace(path)
+    os.replace(temporary, path)
 
 
 def _parsed(data: bytes) -> Iterator[tuple[bytes, Entry]]:

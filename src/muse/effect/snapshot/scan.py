@@ -26,7 +26,7 @@ from muse.effect.snapshot.git import (
     SnapshotError,
     packs_in_bulk,
 )  # fmt: skip
-from muse.effect.snapshot.objects import Entry, Objects
+from muse.effect.snapshot.objects import Entry, Objects, name_of
 from muse.effect.snapshot.place import Place, unusable
 
 FILE_BYTES_MAX: Final = 8 << 20
@@ -131,6 +131,7 @@ class Scan:
         if without is not None and without.is_relative_to(top) and without != top:
             self._without = os.fsencode(without.relative_to(top)) + b"/"
         self._base = ""
+        self._laid: tuple[str, dict[bytes, Entry | None], str] = ("", {}, "")
         self._looks = 0
         self._young_until = 0.0
         self._stand_ins: dict[bytes, str] = {}
@@ -190,11 +191,19 @@ class Scan:
             return base
         self._require_room(size)
         changes: dict[bytes, Entry | None] = {self._prefix + path: None for path in found.gone}
+        contents: list[bytes] = []
         try:
             for path, length in found.taken:
                 mode, data = _content(os.fsencode(self._work) + b"/" + path, length)
-                changes[self._prefix + path] = Entry(mode, self.objects.keep("blob", data))
-            return self.objects.edited(base, changes) or ""
+                changes[self._prefix + path] = Entry(mode, name_of("blob", data))
+                contents.append(data)
+            before, same, tree = self._laid
+            if (before, same) != (base, changes) or not self.objects.is_there(tree):
+                for data in contents:
+                    self.objects.keep("blob", data)
+                tree = self.objects.edited(base, changes) or ""
+            self._laid = (base, changes, tree)
+            return tree
         except OSError:
             return ""  # it vanished, say, or the disk is full: git will tell
 
