@@ -106,3 +106,18 @@ def test_an_idle_chat_notices_it_too(rig: Rig) -> None:
         assert run.end() == 6, run.errors
     assert not (rig.workspace / "x").exists()
     assert app.owner_pid(rig.path()) == 0
+
+
+def test_damage_from_before_it_was_resumed_is_not_blamed_on_somebody_who_rewrote_it_meanwhile(rig: Rig) -> None:
+    with watched(rig, "exec", "--yolo", "--json", "-m", rig.script([WAITS, THEN, DONE]), "go on") as run:
+        run.until("tool.started")
+        run.process.kill()
+        run.end()
+    rig.kill_all()
+    subprocess.run(CHANGES["an old event"](rig.path()), env=rig.environment, check=True)
+    again = rig.muse("resume", "last")
+    assert again.returncode == 6, again.stderr
+    said = " ".join(again.stderr.split())
+    assert "or was damaged before: event 2" in said
+    assert "muse recover" in said
+    assert not (rig.workspace / "then.txt").exists()

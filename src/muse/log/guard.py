@@ -201,7 +201,10 @@ class Guard:
     def known_end(self) -> str:
         """What to do with a log that others rewrote: compare it with how it was."""
         end = f"{self._known.seq}:{self._known.hash.hex()}"
-        return f"do not resume it before you know what was changed; how it was: muse verify --head {end}"
+        return (
+            "do not resume it before you know what was changed; what is whole of it: muse recover; "
+            f"how it was: muse verify --head {end}"
+        )
 
     def _checked(self, head: Head, event: Stored) -> Head:
         from muse.log.verify import check_event
@@ -221,7 +224,7 @@ class Guard:
         """The error to raise, from now on at every write, for a log that was rewritten from event `seq` on."""
         where = f"event {seq}: " if seq and f"event {seq}" not in what else ""
         self._found = Damaged(
-            f"{self._path} was rewritten while it was in use: {where}{what}", seq=seq,
+            f"{self._path} was rewritten while it was in use, or was damaged before: {where}{what}", seq=seq,
             hint=self.known_end(),
         )  # fmt: skip
         return self._found
