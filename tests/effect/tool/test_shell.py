@@ -207,6 +207,20 @@ async def test_a_command_that_never_started_may_be_started(shell: Harness) -> No
     assert verdict.verdict == "not_done"
 
 
+async def test_a_folder_that_commands_were_not_given_to_proves_nothing_of_them(
+    shell: Harness, runner: Runner, root: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    """A log that was copied to another home, or whose runner's folder was removed: the command may have run."""
+    call = shell.call(command="echo run >> count")
+    observed = await shell.observe(call)
+    await shell.run(call, observed)
+    elsewhere = Runner(tmp_path / "elsewhere", 2, idle_seconds=0.2)
+    verdict = await Harness(ShellTool(elsewhere, ENVIRONMENT), workspace).reconcile(call, observed)
+    assert verdict.verdict == "unknown"
+    assert "copied" in verdict.evidence
+    await elsewhere.aclose()
+
+
 async def test_the_end_of_another_command_under_the_same_number_is_not_taken_for_ours(
     shell: Harness, runner: Runner, root: Path
 ) -> None:

@@ -109,6 +109,18 @@ class Runner:
         self._spawning = anyio.Lock()
         self._umask = _umask()
 
+    @property
+    def is_expecting(self) -> bool:
+        """Whether this is the folder to which commands of the session were given: what it does not hold did not start.
+        One that is new (the log was copied, the folder removed) knows nothing of them."""
+        return (self.run_dir / files.EXPECTS).exists()
+
+    def expect(self) -> None:
+        """Commands are about to be given to this folder. To be called ahead of their intent. Raises OSError."""
+        if not self.is_expecting:
+            _make_folders(self.run_dir)
+            os.close(files.open_private(str(self.run_dir / files.EXPECTS), os.O_WRONLY | os.O_CREAT))
+
     async def start(self, spec: CommandSpec) -> Accepted:
         """Start a command; returns when its acceptance is durable, before it is executed.
 

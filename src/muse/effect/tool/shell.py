@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, assert_never
 
@@ -57,6 +58,10 @@ SPOOL_BYTES_MAX: Final = 1 << 30
 
 CANCEL_SECONDS_MAX: Final = 30
 """How long a cancelled call waits for the runner to say that the command is gone."""
+
+_NEW_FOLDER: Final = (
+    "the runner's folder in which a start of this command would stand is gone, or the log was copied here without it"
+)
 
 _PARAMETERS: Final = (
     Parameter(name="command", kind="string", required=True, description="Command for bash -c."),
@@ -123,6 +128,8 @@ class ShellTool:
             _command(call)
         except Refusal as refusal:
             return Observed(folder=str(workspace.root), error=str(refusal))
+        with suppress(OSError):  # then a crash before the start leaves a doubt that need not be
+            self._runner.expect()
         return Observed(folder=str(workspace.root))
 
     async def run(
@@ -152,7 +159,7 @@ class ShellTool:
 
     async def reconcile(self, call: ToolCall, observed: Observed, workspace: Workspace) -> Verdict:
         """What the runner's files say of the call. What a killed keeper left of it has been ended by then."""
-        unreachable = ""
+        is_known, unreachable = self._runner.is_expecting, ""
         try:
             try:
                 await self._runner.supervisor()  # from here on no start of an earlier owner is under way
@@ -166,6 +173,8 @@ class ShellTool:
                 verdict="not_done", evidence="the runner knows another command under this number, not this one"
             )
         match attempt:
+            case NeverAccepted() if not is_known:
+                return Verdict(verdict="unknown", evidence=_NEW_FOLDER)
             case NeverAccepted() if unreachable:
                 return Verdict(verdict="unknown", evidence=unreachable, take_up=True)
             case NeverAccepted():
