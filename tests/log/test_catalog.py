@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from muse.event.codec import parse
+from muse.event.commitment import disclose, encode_disclosed
 from muse.event.content import Host, Settings, Usage
 from muse.event.kinds import (
     COMMANDS,
@@ -171,3 +173,13 @@ def test_a_cache_that_cannot_be_written_is_done_without(path: Path) -> None:
     (path.parent / "file").write_text("in the way")
     found = Catalog(path.parent / "file" / "cache.json", reading).entries([path])
     assert found[0].prompt == "x"
+
+
+def test_a_session_stays_in_its_folder_when_something_else_of_its_opening_is_taken_out(path: Path) -> None:
+    with Writer(path) as writer:
+        (opened,) = writer.log.read()
+        assert opened.body is not None
+        assert opened.key is not None
+        left = encode_disclosed(disclose(parse(opened.body), opened.key, lambda steps: steps == ("name",)))
+        writer.log.redact({1: left}, [], writer.owner.epoch)
+    assert (listed(path).workspace, listed(path).name) == ("/work", "")

@@ -15,9 +15,10 @@ from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from muse.errors import LogError, MuseError
+from muse.errors import InvalidEvent, LogError, MuseError
 from muse.event.codec import parse_header
-from muse.event.envelope import Event, decode
+from muse.event.commitment import Shown, parse_disclosed
+from muse.event.envelope import Event, Redacted, decode
 from muse.event.kinds import (
     ApprovalDecided,
     ApprovalRequested,
@@ -187,7 +188,7 @@ class Catalog:
             pid=pid,
             approvals=tuple(sorted(totals.open)),
             name=body.name if body else "",
-            workspace=body.workspace if body else "",
+            workspace=_workspace(opened),
             inode=body.inode if body else 0,
             git_root=git.root if git else "",
             git_head=git.head if git else "",
@@ -259,7 +260,20 @@ def _first_workspace(log: Log) -> str:
         opened = _event(log, 1)
     except (LogError, ValueError, msgspec.MsgspecError):
         return ""
-    return opened.body.workspace if opened and isinstance(opened.body, SessionOpened) else ""
+    return _workspace(opened)
+
+
+def _workspace(opened: Event | None) -> str:
+    """The folder that a `session.opened` names, also where something else in it was taken out."""
+    if opened is None or not isinstance(opened.body, SessionOpened | Redacted):
+        return ""
+    if isinstance(opened.body, SessionOpened):
+        return opened.body.workspace
+    try:
+        leaves = [entry.leaf for entry in parse_disclosed(opened.body.leaves).leaves if isinstance(entry, Shown)]
+    except InvalidEvent:
+        return ""
+    return b"".join(leaf.text for leaf in leaves if leaf.path == b'["workspace"]').decode("utf-8", "replace")
 
 
 def _stamp(path: Path) -> str:
