@@ -154,3 +154,15 @@ def test_sessions_and_the_values_of_options_are_completed(world: World) -> None:
     assert offered(world, "log", "--type", "session.c") == ["session.closed"]
     assert offered(world, "exec", "-c", "max_par") == ["max_parallel_tools="]
     assert offered(world, "export", "--format", "m") == ["md"]
+
+
+def test_who_has_no_model_is_told_that_the_projects_file_names_one_in_vain(world: World) -> None:
+    (world.work / ".muse").mkdir()
+    provider = '[providers.theirs]\ndialect = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    (world.work / ".muse" / "config.toml").write_text(f'model = "theirs/x"\n{provider}')
+    for args in (["exec", "go"], []):
+        done = world.run(*args)
+        assert done.code == 2
+        assert "no model is chosen" in done.err
+        assert "not trusted" in " ".join(done.err.split())
+    assert world.files() == []

@@ -23,7 +23,7 @@ from muse.errors import UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import ModelResponded, SessionClosed
 from muse.ui.cli.address import resolve
-from muse.ui.cli.drive import EXIT_CODES, TWICE_SECONDS, Drive, Job, busy, short, taken_over
+from muse.ui.cli.drive import EXIT_CODES, TWICE_SECONDS, Drive, Job, busy, first_settings, short, taken_over
 from muse.ui.cli.live import Live
 from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of, taking
 from muse.ui.cli.person import Terminal, person
@@ -67,8 +67,7 @@ def command(prompts: tuple[str, ...], go_on: bool, session: str, take_over: bool
     workspace = folder_of(flags.folder)
     terminal = person()
     loaded = flags.settings(workspace, terminal is not None)
-    settings = app.with_rules(app.settings_of(loaded.config, flags.model, flags.mode), flags.allow, flags.deny)
-    app.model_of(loaded.config, settings)  # a missing key is said before anybody types a prompt
+    settings = first_settings(loaded, flags)
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
 
     def begin() -> Job:

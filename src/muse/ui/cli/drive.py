@@ -20,13 +20,14 @@ import msgspec
 
 from muse import app
 from muse.config import Loaded
-from muse.errors import Busy, Damaged, MuseError, UsageError
+from muse.errors import Busy, ConfigError, Damaged, MuseError, UsageError
 from muse.event.content import Settings
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
 from muse.ui.cli.asking import CLIENT, Asking
 from muse.ui.cli.finding import short_id
 from muse.ui.cli.live import Live
+from muse.ui.cli.options import Flags
 from muse.ui.cli.person import Terminal
 from muse.ui.cli.recovery import Recovery
 from muse.view.amounts import duration, plural
@@ -40,6 +41,18 @@ TWICE_SECONDS: Final = 2.0
 
 short = short_id
 """What names a session to a person."""
+
+
+def first_settings(loaded: Loaded, flags: Flags) -> Settings:
+    """What a new session begins with. Raises ConfigError, which also says what a project's file asked for in vain."""
+    try:
+        found = app.settings_of(loaded.config, flags.model, flags.mode)
+        app.model_of(loaded.config, found)  # a missing key is said before a session is made, or a prompt typed
+    except ConfigError as error:
+        if not flags.model and "model" in loaded.ignored:
+            raise ConfigError(str(error), hint=f"{error.hint}; {loaded.notice}") from error
+        raise
+    return app.with_rules(found, flags.allow, flags.deny)
 
 
 class Job(msgspec.Struct, kw_only=True):

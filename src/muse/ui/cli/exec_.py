@@ -7,7 +7,7 @@ import click
 
 from muse import app
 from muse.errors import UsageError
-from muse.ui.cli.drive import Job, drive
+from muse.ui.cli.drive import Job, drive, first_settings
 from muse.ui.cli.live import Live
 from muse.ui.cli.options import driving, flags_of, folder_of, prompt_of, words
 from muse.ui.cli.person import person
@@ -37,8 +37,7 @@ def command(prompt: str, name: str, **given: object) -> int:
     if name and (not NAME.fullmatch(name) or name == "last"):
         raise UsageError(f"{name!r} cannot be a session's name", hint="up to 80 characters without blanks, : @ or /")
     loaded = flags.settings(workspace, terminal is not None)
-    settings = app.with_rules(app.settings_of(loaded.config, flags.model, flags.mode), flags.allow, flags.deny)
-    app.model_of(loaded.config, settings)  # a missing key is said before a session is made
+    settings = first_settings(loaded, flags)
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
     log = app.create_log(app.new_session_id())
     job = Job(
