@@ -158,13 +158,14 @@ def lose_power(tmp_path: Path, chance: random.Random) -> None:
 
 @pytest.mark.parametrize("synchronous", [0, 1])
 def test_a_log_that_acknowledges_before_it_flushes_is_found_out(
-    tmp_path: Path, synchronous: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, synchronous: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The check itself: 1 is what SQLite's manual offers for a write-ahead log, "not durable across a power loss"."""
     kept = [(name, value) for name, value in schema._WRITER_PRAGMAS if name != "synchronous"]
     monkeypatch.setattr(schema, "_WRITER_PRAGMAS", (*kept, ("synchronous", synchronous)))
     with pytest.raises((AssertionError, MuseError)):
         lose_power(tmp_path, random.Random("planted"))
+    assert "power lost before operation" in capsys.readouterr().out  # it is the image that is wrong, not the work
 
 
 def test_a_log_gets_its_name_when_all_of_it_is_durable(tmp_path: Path) -> None:
