@@ -60,6 +60,13 @@ def test_off_is_off_wherever_it_is() -> None:
     assert found.command(["a"], "/") == (["a"], {})
 
 
+def test_the_record_names_the_folders_that_the_user_let_commands_write_to() -> None:
+    more = replace(PLACES, more=("/home/ada/.npm",))
+    assert choose("", True, FULL, more, "s").says == "workspace-write by landlock 7, writable too: /home/ada/.npm"
+    assert ".npm" not in choose("read-only", True, FULL, more, "s").says
+    assert ".npm" not in choose("off", True, FULL, more, "s").says
+
+
 def test_a_failed_command_is_told_all_that_is_refused_and_how_to_get_more() -> None:
     assert ".git/config, .git/hooks and .muse" in choose("", True, FULL, PLACES, "s").hint
     assert "sandbox_writable" in choose("", True, FULL, PLACES, "s").hint

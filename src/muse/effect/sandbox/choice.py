@@ -80,11 +80,13 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """For the log: mode and enforcer."""
+        """For the log: mode and enforcer, and the folders that the user let commands write to besides."""
         if not self.is_on:
             return f"off: {DEFAULT} was wanted, but {self.why}" if self.why else "off, as was asked"
         version = f" {self.machine.landlock}" if self.enforcer != BUBBLEWRAP else ""
         network = "" if self.network else ", no network"
+        if self.mode == DEFAULT and self.places is not None and self.places.more:
+            network += f", writable too: {clean(', '.join(self.places.more)).text}"
         lacks = f"; {'; '.join(self.lacks)}" if self.lacks else ""
         return f"{self.mode} by {self.enforcer}{version}{network}{lacks}"
 

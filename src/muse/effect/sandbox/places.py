@@ -42,7 +42,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     `writable`: folders, the workspace first. `temporary`: those of them that are only for temporary files. `readonly`
     and `hidden`: see `confine.Plan`; `record`: the part of `hidden` that holds this session's record and those of
-    others; `personal`: the part of `readonly` that is the user's (start-up files, settings) and no repository's.
+    others; `personal`: the part of `readonly` that is the user's (start-up files, settings) and no repository's;
+    `more`: the part of `writable` that the user named.
     """
 
     workspace: str
@@ -52,6 +53,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...]
     record: tuple[str, ...]
     personal: tuple[str, ...]
+    more: tuple[str, ...] = ()
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -100,6 +102,7 @@ def places_of(
         hidden=(*record, *doors),
         record=tuple(record),
         personal=tuple(personal),
+        more=tuple(others),
     )
 
 
