@@ -78,6 +78,20 @@ def test_on_a_terminal_it_asks_and_no_is_no(world: World) -> None:
         assert len(world.files()) == left
 
 
+@pytest.mark.parametrize("command", ["rm", "archive"])
+def test_what_went_on_while_a_person_thought_about_it_stays(world: World, command: str) -> None:
+    name = session(world)
+    terminal = world.terminal(command, name)
+    terminal.expect("?")
+    model = world.script({"text": "x"}, {"text": "x"}, {"text": "hours of work"})
+    assert world.run("resume", name, "more", "-m", model).code == 0
+    terminal.send("y\n")
+    code, said = terminal.end()
+    assert (code, "went on since it was shown" in said) == (7, True), said
+    assert "hours of work" in world.run("log", name).out
+    assert world.run("verify", name).code == 0
+
+
 def test_a_running_session_stays(world: World) -> None:
     old = session(world, "old")
     running = world.start("exec", "--yolo", "-m", world.script({"uses": [shell(WAITS)]}, {"text": "x"}), "runs")

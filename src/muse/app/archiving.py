@@ -86,6 +86,7 @@ def put_away(found: Holding, children: Mapping[str, Iterable[str]], target: Path
     try:
         keeping.require_removable_now(session)
         _require_finished(path, session)
+        keeping.require_as_shown(found.entry)
         require_room((target or archive_folder()).absolute(), path.stat().st_size)
         record, head = _packed(found.entry, path, (target or archive_folder()).absolute())
         hit("in_archiving")

@@ -8,7 +8,7 @@ person is asked.
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -247,6 +247,7 @@ def remove(found: Holding, children: Mapping[str, Iterable[str]], why: str = "")
     try:
         require_removable_now(session)
         settle(path)
+        require_as_shown(entry)
         stone = Tombstone(
             session=session, removed=now(), name=entry.name, why=known_secrets().mask(why), events=entry.events,
             hash=entry.hash,
@@ -266,6 +267,16 @@ def require_removable_now(session: str) -> None:
     if left := left_running(session):
         raise Busy(f"{session} has left processes running: {'; '.join(left[:3])}", hint="see muse processes")
     stop_runner(session)
+
+
+def require_as_shown(entry: Entry) -> None:
+    """Under the lock: raises Busy when the session went on since `entry` was made and shown; a person may have thought
+    for long. Of a log that could not be read nothing is known."""
+    found = entry.hash
+    with suppress(MuseError), closing(open_log(Path(entry.file), check=False)) as log:
+        found = log.head().hash.hex()
+    if entry.hash and found != entry.hash:
+        raise Busy(f"{entry.session} went on since it was shown", hint="look at it again, then repeat this")
 
 
 def bury(stone: Tombstone, path: Path, held: lock.OwnerLock) -> None:
