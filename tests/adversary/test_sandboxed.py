@@ -56,7 +56,7 @@ def test_whatever_its_shell_tries_the_session_ends_done_and_the_log_has_it(sandb
     assert (
         results[0]["text"]
         .rpartition("\n")[2]
-        .startswith("(sandbox: workspace-write; writes are refused outside the workspace and temporary folders")
+        .startswith("(sandbox: workspace-write; it can write only in the workspace and temporary folders")
     )
     opened = [one["body"] for one in events if one["type"] == "session.opened"]
     assert len(opened) == 1, "there was a second owner"

@@ -75,6 +75,14 @@ def test_a_failed_command_is_told_all_that_is_refused_and_how_to_get_more() -> N
     assert "no network" in choose("", False, FULL, PLACES, "s").hint
 
 
+def test_the_model_is_told_of_the_sandbox_before_a_command_fails() -> None:
+    told = choose("", False, FULL, PLACES, "s").told
+    for part in ("can write only in the workspace", ".git/config", "has no network"):
+        assert part in told
+    assert "only in the temporary folder" in choose("read-only", True, FULL, PLACES, "s").told
+    assert choose("off", True, FULL, PLACES, "s").told == ""
+
+
 def test_the_network_is_not_taken_away_by_half() -> None:
     with pytest.raises(UsageError):
         choose("off", False, FULL, PLACES, "s")

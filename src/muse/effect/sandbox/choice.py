@@ -98,17 +98,29 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         return f"sandbox {self.says}" if self.lacks else ""
 
     @property
+    def told(self) -> str:
+        """What a model is told beforehand, with the description of its tool, "" when there is no sandbox."""
+        if not self.is_on:
+            return ""
+        network = "" if self.network else " and has no network"
+        return f"A command runs in a sandbox: it can write only in {self._where}{network}; reading is free."
+
+    @property
+    def _where(self) -> str:
+        if self.mode != DEFAULT:
+            return "the temporary folder"
+        kept = "" if self.enforcer == ALONE else ", and there not to .git/config, .git/hooks and .muse"
+        return f"the workspace and temporary folders{kept}"
+
+    @property
     def hint(self) -> str:
         """What a model is told when a command failed, "" when there is no sandbox."""
         if not self.is_on:
             return ""
-        where, more = "the temporary folder", "muse resume --sandbox workspace-write"
-        if self.mode == DEFAULT:
-            kept = "" if self.enforcer == ALONE else ", and in it to .git/config, .git/hooks and .muse"
-            where, more = f"the workspace and temporary folders{kept}", _MORE
+        more = _MORE if self.mode == DEFAULT else "muse resume --sandbox workspace-write"
         network = "" if self.network else "; there is no network"
         return (
-            f"(sandbox: {self.mode}; writes are refused outside {where}{network}. If this failed by it: work inside, "
+            f"(sandbox: {self.mode}; it can write only in {self._where}{network}. If this failed by it: work inside, "
             f"or tell the user, who can allow more: {more})"
         )
 

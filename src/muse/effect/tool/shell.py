@@ -111,6 +111,8 @@ class ShellTool:
         has_stop_tool: bool = False,
         sandbox: Sandbox = NO_SANDBOX,
     ) -> None:
+        if sandbox.told:
+            self.spec = msgspec.structs.replace(self.spec, description=f"{_DESCRIPTION} {sandbox.told}")
         self._secrets = secrets
         self._sandbox = sandbox
         self._runner = runner
@@ -173,7 +175,7 @@ class ShellTool:
                 verdict="not_done", evidence="the runner knows another command under this number, not this one"
             )
         match attempt:
-            case NeverAccepted() if not is_known:
+            case NeverAccepted() if not (is_known and self._runner.is_expecting):
                 return Verdict(verdict="unknown", evidence=_NEW_FOLDER)
             case NeverAccepted() if unreachable:
                 return Verdict(verdict="unknown", evidence=unreachable, take_up=True)
