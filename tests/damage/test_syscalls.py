@@ -17,7 +17,7 @@ from muse.event.codec import parse_header
 from muse.log.sqlite import SqliteLog
 from muse.log.verify import verify
 from muse.testing.store import COMMANDS
-from tests.e2e.rig import MUSE, Rig
+from tests.e2e.rig import MUSE, PATIENCE_SECONDS, Rig
 
 CHILD = str(Path(__file__).with_name("child.py"))
 CALLS = "write,pwrite64,fdatasync,fsync"
@@ -48,7 +48,7 @@ class Traced:
         options = ["-e", f"inject={inject}"] if inject else []
         done = subprocess.run(
             ["strace", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", *options, sys.executable, CHILD, *command],
-            capture_output=True, text=True, check=False,
+            capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
         self.code, self.said, self.error = done.returncode, done.stdout.splitlines(), done.stderr
         self.calls = trace.read_text(errors="replace").splitlines()
@@ -181,6 +181,7 @@ def traced_exec(rig: Rig, inject: str = "") -> subprocess.CompletedProcess[str]:
         ["strace", "-qq", "-s", "4000", "-o", str(rig.folder / "trace"), "-e", f"trace={CALLS}", *options, MUSE, "exec",
          "--json", "--yolo", "-m", script(rig), "go"],
         cwd=rig.workspace, env=rig.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
+        timeout=2 * PATIENCE_SECONDS,
     )  # fmt: skip
 
 
