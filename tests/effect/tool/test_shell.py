@@ -207,6 +207,19 @@ async def test_a_command_that_never_started_may_be_started(shell: Harness) -> No
     assert verdict.verdict == "not_done"
 
 
+async def test_a_command_whose_start_was_removed_from_the_runners_folder_is_not_run_again(
+    shell: Harness, runner: Runner, root: Path
+) -> None:
+    """As a command without a sandbox can do, or a person who clears up."""
+    call = shell.call(command=f"rm -rf {runner.run_dir}/calls; echo run >> count")
+    observed = await shell.observe(call)
+    await shell.run(call, observed)
+    while not (root / "count").exists():
+        await anyio.sleep(0.02)
+    verdict = await shell.reconcile(call, observed)
+    assert (verdict.verdict, (root / "count").read_text()) == ("unknown", "run\n"), verdict.evidence
+
+
 async def test_a_folder_that_commands_were_not_given_to_proves_nothing_of_them(
     shell: Harness, runner: Runner, root: Path, workspace: Workspace, tmp_path: Path
 ) -> None:

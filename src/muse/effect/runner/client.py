@@ -119,6 +119,7 @@ class Runner:
         """Commands are about to be given to this folder. To be called ahead of their intent. Raises OSError."""
         if not self.is_expecting:
             _make_folders(self.run_dir)
+            files.make_folder(str(self.run_dir / files.CALLS))
             os.close(files.open_private(str(self.run_dir / files.EXPECTS), os.O_WRONLY | os.O_CREAT))
 
     async def start(self, spec: CommandSpec) -> Accepted:
@@ -150,7 +151,8 @@ class Runner:
                     await self.settle(call, attempt)
                     raise CommandLost(f"how {call} (attempt {attempt}) ended is unknown: its keeper died")
                 case NeverAccepted():
-                    raise StartRefused(f"{call} (attempt {attempt}) was never started", reason="never_accepted")
+                    why = f"the runner's folder holds no start of {call} (attempt {attempt})"
+                    raise StartRefused(why, reason="never_accepted")
                 case Running():
                     try:
                         with anyio.move_on_after(LOOK_AGAIN_SECONDS):

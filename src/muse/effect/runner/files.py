@@ -19,8 +19,9 @@ ENDS = "ends"
 OUTPUT = "output"
 CALLS = "calls"
 EPOCH = "epoch"
-EXPECTS = "expects"
-"""Stands there from before the first intent on, so that a folder without it tells nothing of what was started."""
+EXPECTS = os.path.join(CALLS, "expects")
+"""Stands there from before the first intent on, beside what was started: without it, nothing is told by what is not
+there."""
 LOCK = "runner.lock"
 SOCKET = "runner.sock"
 LOG = "runner.log"
