@@ -98,6 +98,18 @@ def test_what_is_young_in_use_or_the_only_copy_stays(world: World) -> None:
     assert said(world)[str(world.home / "run" / name)] == "goes"
 
 
+def test_how_a_background_process_ended_stays_until_the_log_holds_it(world: World) -> None:
+    command = "(until [ -e go ]; do sleep 0.02; done; touch gone; exit 7) >/dev/null &"
+    steps = world.script({"uses": [shell(command)]}, {"text": "x"}, {"text": "more"})
+    assert world.run("exec", "--yolo", "-m", steps, "starts a server").code == 0
+    folder = str(world.home / "run" / world.files()[0].stem)
+    (world.work / "go").touch()
+    eventually(lambda: "resume the session" in said(world).get(folder, ""))
+    assert world.run("resume", "last", "and more", "-m", steps).code == 0
+    assert "exit code 7" in [e["body"]["how"] for e in world.events() if e["type"] == "process.reaped"]
+    assert said(world)[folder] == "goes"
+
+
 def test_contents_that_no_event_names_go(world: World) -> None:
     session(world)
     path = world.files()[0]

@@ -17,9 +17,10 @@ import msgspec
 
 from muse.app import snapshot_folders
 from muse.app.commands import known_secrets
-from muse.app.places import open_log, run_folder, session_files, tombstones
+from muse.app.places import events, open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError, UsageError
+from muse.event.kinds import ProcessReaped, ProcessStarted
 from muse.failpoint import hit
 from muse.log import lock
 from muse.log.catalog import Entry
@@ -219,6 +220,28 @@ def recorded_calls(log: Log) -> dict[str, int]:
         call = str(clear.get("call", ""))
         found[call] = max(int(str(clear.get("attempt", -1))), found.get(call, -1))
     return found
+
+
+def unrecorded_ends(log: Log) -> set[str]:
+    """The calls of which a process that was left running has ended, and how stands in the runner's folder alone."""
+    from muse.effect.runner import files
+
+    running: dict[tuple[str, int], str] = {}
+    for event in events(log):
+        match event.body:
+            case ProcessStarted(call=call, pid=pid, started=started):
+                running[(call, pid)] = str(started)
+            case ProcessReaped(call=call, pid=pid):
+                running.pop((call, pid), None)
+            case _:
+                pass
+    folder = str(run_folder(log.session))
+    return {
+        call
+        for call, attempt in files.attempts(folder)
+        for line in files.read_lines(os.path.join(files.call_folder(folder, call, attempt), files.ENDS))
+        if running.get((call, line.get("pid", 0))) == line.get("start_time")
+    }
 
 
 def stop_runner(session: str) -> None:

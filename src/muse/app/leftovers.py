@@ -16,7 +16,7 @@ import msgspec
 
 from muse.app import snapshot_folders
 from muse.app.archiving import archived, forget, holding_of, is_in_active
-from muse.app.keeping import is_locked, left_running, recorded_calls, run_part, stop_runner, usage
+from muse.app.keeping import is_locked, left_running, recorded_calls, run_part, stop_runner, unrecorded_ends, usage
 from muse.app.places import SUFFIX, archive_folder, catalog, open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError
@@ -191,9 +191,11 @@ def _attempts(session: str) -> list[tuple[str, int]]:
 
 
 def _recorded(path: Path) -> dict[str, int]:
-    """The newest attempt of each call whose result the log holds. A log that cannot be read has none."""
+    """The newest attempt of each call of which the log holds all that is to be known. A log that cannot be read has
+    none."""
     with suppress(MuseError), closing(open_log(path)) as log:
-        return recorded_calls(log)
+        waiting = unrecorded_ends(log)
+        return {call: attempt for call, attempt in recorded_calls(log).items() if call not in waiting}
     return {}
 
 
