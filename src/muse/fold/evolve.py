@@ -49,6 +49,10 @@ from muse.event.kinds import (
 from muse.fold import turns
 from muse.fold.state import Agent, ModelCall, PolicyStep, Process, Session, Timer, ToolRun, Undo, process_key, touch
 
+NOT_GONE_BY: Final = frozenset(
+    {"files.changed", "files.unknown", "process.started", "process.adopted", "process.reaped"}
+)
+"""What no agent reads: where it is redacted the session can still go on."""
 ABOUT_THE_LOG: Final = frozenset({"log.redacted", "log.recovered", "head.signed"})
 """Facts about the log itself: a closed session stays closed."""
 FOR_ALL_AGENTS: Final = frozenset({"session.opened", "log.recovered"})
@@ -98,7 +102,10 @@ def _can_be_folded(state: Session, event: Event) -> bool:
     """Whether the event is whole, and the agent and the call are there that its type needs. They may be missing only
     where the state is incomplete; one that is not whole makes it so."""
     if isinstance(event.body, Redacted):
-        state.redacted.append(f"{event.type} (#{event.seq})")
+        if event.type in NOT_GONE_BY:
+            state.tree = ""  # the files are looked at anew
+        else:
+            state.redacted.append(f"{event.type} (#{event.seq})")
         return False
     if not state.incomplete:
         return True

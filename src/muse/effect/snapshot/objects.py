@@ -14,6 +14,7 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -174,9 +175,12 @@ def _put(path: str, data: bytes) -> None:
     """A reader sees the whole or nothing, and nobody else sees it. What a kill leaves has a name that `git prune`
     knows."""
     folder = os.path.dirname(path)
-    os.makedirs(folder, 0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+        os.chmod(folder, 0o700)  # whatever the umask
     temporary = f"{folder}/tmp_obj_{os.getpid()}_{threading.get_ident()}"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
         file.write(data)
     os.replace(temporary, path)
 

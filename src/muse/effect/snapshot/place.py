@@ -222,6 +222,7 @@ def _through_gate(folder: Path) -> int | None:
 def _locked(path: Path, tries: int) -> int | None:
     """A descriptor that holds the kernel lock on `path`; None while another process does."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.fchmod(fd, 0o600)
     for left in reversed(range(tries)):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -169,6 +169,7 @@ class Snapshots:
         path = self._list(digest)
         if not path.exists():
             path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            path.parent.chmod(0o700)
             temporary = path.with_name(f"{digest}.{os.getpid()}.new")
             temporary.write_bytes(text)
             temporary.chmod(0o600)
