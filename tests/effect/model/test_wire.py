@@ -36,12 +36,14 @@ def endpoint(server: WireServer, dialect: str, **times: float) -> Endpoint:
     )
 
 
-def attempts(dialect: str, *troubles: Trouble, **times: float) -> tuple[list[Any], WireServer]:
-    """What the same request gets, once for each trouble and once without."""
+def attempts(dialect: str, *troubles: Trouble, disconnects: int = 0, **times: float) -> tuple[list[Any], WireServer]:
+    """What the same request gets, once for each trouble and once without. The server waits until it has seen that many
+    clients go away."""
     with SERVERS[dialect](STEPS, {0: troubles}) as server:
         model = make_model(endpoint(server, dialect, **times))
         body = MODULES[dialect].build(PROMPT)
         outcomes = [ask(model, body, attempt)[1] for attempt in range(1, len(troubles) + 2)]
+        assert server.wait_for_disconnects(disconnects)
     assert server.violations == []
     return outcomes, server
 
@@ -87,7 +89,7 @@ def test_each_trouble_has_its_class_and_the_next_attempt_answers(dialect: str, t
 
 @pytest.mark.parametrize("kind", ["hang", "stall"])
 def test_silence_is_a_time_out_that_closes_the_connection_and_keeps_the_text(dialect: str, kind: Any) -> None:
-    outcomes, server = attempts(dialect, Trouble(kind, at=0.6), read_seconds=0.2)
+    outcomes, server = attempts(dialect, Trouble(kind, at=0.6), disconnects=1, read_seconds=0.2)
     assert isinstance(outcomes[0], ModelFailure)
     assert outcomes[0].failure == "timeout"
     assert (outcomes[0].partial != "") == (kind == "stall")
