@@ -39,6 +39,11 @@ class Reading:
         self._damage = damage
         self.session = log.session
 
+    @property
+    def damage(self) -> Damaged | None:
+        """What opening found; events from `damage.seq` on cannot be read."""
+        return self._damage
+
     @classmethod
     def open(cls, open_log: Callable[[bool], Log]) -> Self:
         """Open with the chain checked; `open_log(check)` opens. Where the check names a bad event, what is before it
