@@ -27,6 +27,8 @@ from muse.view.text import detail_text, row_text
 from muse.view.timeline import Context, Row, learn, row
 
 PAGE: Final = 200
+TYPES_MAX: Final = 2**16 - 1
+"""Types that are told apart; those beyond (an odd log) count as one."""
 Matches = Callable[[Event, Row], bool]
 
 
@@ -79,6 +81,9 @@ class Steps:
         self._marks = bytearray()
         self._lanes: dict[str, int] = {}
         self._lane_of = array("H")
+        self._spans: dict[str, tuple[int, int]] = {}
+        self._types: dict[str, int] = {}
+        self._type_of = array("H")
         self._turns = array("L")
         self._lights = Lights(reading.session)
         self.session = reading.session
@@ -126,6 +131,8 @@ class Steps:
         if self._in_turn() and not before:
             self._turns.append(event.seq)
         self._lane_of.append(self._lanes.setdefault(event.agent, len(self._lanes)))
+        self._spans[event.agent] = (self._spans.get(event.agent, (event.seq, 0))[0], event.seq)
+        self._type_of.append(self._types.setdefault(event.type, min(len(self._types), TYPES_MAX)))
         self._marks.append(mark(event))
         if event.type not in COMMANDS:
             self.closed = event.type == "session.closed"
@@ -138,6 +145,11 @@ class Steps:
     def agents(self) -> tuple[str, ...]:
         """The lanes, in the order of their appearance, as far as the index goes."""
         return tuple(self._lanes)
+
+    @property
+    def spans(self) -> list[tuple[str, int, int]]:
+        """Each lane with its first event and its last so far, in the order of their appearance."""
+        return [(agent, first, last) for agent, (first, last) in self._spans.items()]
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -205,6 +217,20 @@ class Steps:
     ) -> int | None:
         """The next event after (or before) `seq` that is one of these; of a selection, the next of its own."""
         return self._nearest(seq, forward, selected, lambda one: self._marks[one - 1] in marks)
+
+    def next_of_type(
+        self, seq: int, type_name: str, *, forward: bool = True, selected: Selection | None = None
+    ) -> int | None:
+        """The next event after (or before) `seq` of this type."""
+        code = self._types.get(type_name)
+        return self._nearest(seq, forward, selected, lambda one: self._type_of[one - 1] == code)
+
+    def next_of_agent(
+        self, seq: int, agent: str, *, forward: bool = True, selected: Selection | None = None
+    ) -> int | None:
+        """The next event after (or before) `seq` of this agent."""
+        code = self._lanes.get(agent)
+        return self._nearest(seq, forward, selected, lambda one: self._lane_of[one - 1] == code)
 
     def next_turn(self, seq: int, *, forward: bool = True) -> int | None:
         """Where the next turn begins, or the one that `seq` is in or, standing at its beginning, the one before."""
