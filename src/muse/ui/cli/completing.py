@@ -74,6 +74,15 @@ def event_types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -
     return [CompletionItem(name) for name in sorted(KINDS) if name.startswith(incomplete)]
 
 
+def kinds(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What events are about."""
+    from typing import get_args
+
+    from muse.view.timeline import Kind
+
+    return [CompletionItem(name) for name in get_args(Kind) if name.startswith(incomplete)]
+
+
 def settings_keys(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The keys that `-c` takes, each with its `=`."""
     from muse.config import Config
