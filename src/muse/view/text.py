@@ -26,24 +26,28 @@ def paint(text: str, code: str, colour: bool) -> str:
     return f"\x1b[{code}m{text}{_RESET}" if colour and code and text else text
 
 
-def row_text(row: Row, *, width: int | None = None, colour: bool = False) -> str:
-    """One line: seq, agent, mark, label, summary, duration and call; cut to `width` columns (None: whole).
-
-    What stands at the end (how long, which call) is kept when the summary is cut.
-    """
-    start = f"#{row.seq:<{SEQ_COLUMNS}}{row.agent:<{AGENT_COLUMNS}} "
+def row_parts(row: Row, room: int | None = None) -> tuple[str, str, str]:
+    """Mark and label; the summary, cut so that all three fit into `room` columns (None: whole); and what stands at the
+    end (how long, which call), which is kept when the summary is cut, or "" where there is no room for both."""
     what = f"{row.mark} {row.label:<{LABEL_COLUMNS}} "
     end = f"  {row.ending}" if row.ending else ""
     if row.duration_ms is not None:
         end += f"  {duration(row.duration_ms)}"
     if row.call:
         end += f"  ({row.call})"
-    summary = row.summary
-    if width is not None:
-        room = max(width, WIDTH_MIN) - columns(start) - columns(what) - columns(end)
-        if room < 8:
-            end, room = "", room + columns(end)
-        summary = fit(summary, max(room, 1))
+    if room is None:
+        return what, row.summary, end
+    left = room - columns(what) - columns(end)
+    if left < 8:
+        end, left = "", left + columns(end)
+    return what, fit(row.summary, max(left, 1)), end
+
+
+def row_text(row: Row, *, width: int | None = None, colour: bool = False) -> str:
+    """One line: seq, agent, mark, label, summary, duration and call; cut to `width` columns (None: whole)."""
+    start = f"#{row.seq:<{SEQ_COLUMNS}}{row.agent:<{AGENT_COLUMNS}} "
+    room = None if width is None else max(width, WIDTH_MIN) - columns(start)
+    what, summary, end = row_parts(row, room)
     code = _BY_SEVERITY[row.severity]
     middle = summary if row.severity != "quiet" else paint(summary, code, colour)
     line = f"{paint(start, '2', colour)}{paint(what, code, colour)}{middle}{paint(end, '2', colour)}"
