@@ -56,7 +56,7 @@ log.imported events; log.recovered first_lost last_lost; log.redacted seqs; mode
 model.requested attempt builder call items request_bytes; model.responded attempt call stop; ownership.taken epoch;
 process.adopted call pid; process.reaped call pid; process.started call pid; question.answered question;
 question.asked call; result.delivered child; session.closed outcome; session.forked at; session.opened format rules;
-session.rewound to; timer.fired key; timer.set duration_ms key; tool.finished attempt call status;
+session.rewound to; source.kept line; timer.fired key; timer.set duration_ms key; tool.finished attempt call status;
 tool.started attempt call recovery; workspace.restored to
 """
 CLEAR_KEYS = {(row.split()[0], 1): tuple(row.split()[1:]) for row in CLEAR_KEYS_1.split(";")}

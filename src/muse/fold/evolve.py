@@ -29,6 +29,7 @@ from muse.event.kinds import (
     EffectReconciled,
     FilesChanged,
     FilesUnknown,
+    LogImported,
     LogRecovered,
     ModelChanged,
     ModelFailed,
@@ -40,13 +41,14 @@ from muse.event.kinds import (
     ProcessStarted,
     SessionClosed,
     SessionOpened,
+    SessionRewound,
     TimerFired,
     TimerSet,
     ToolFinished,
     ToolStarted,
     UserPrompted,
 )  # fmt: skip
-from muse.fold import turns
+from muse.fold import imported, turns
 from muse.fold.state import Agent, ModelCall, PolicyStep, Process, Session, Timer, ToolRun, Undo, process_key, touch
 
 NOT_GONE_BY: Final = frozenset(
@@ -188,6 +190,8 @@ def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
             state.early = (*state.early, said)
         return {event.agent}
     agent.cause = event.seq
+    if state.imported:
+        imported.prompted(agent)
     if agent.turn and body.delivery == "steer":
         agent.steers.append(msgspec.structs.replace(said, source="steer"))
         return {event.agent}
@@ -264,6 +268,8 @@ def _model_requested(state: Session, event: Event, body: ModelRequested) -> set[
 def _model_responded(state: Session, event: Event, body: ModelResponded) -> set[str]:
     agent = state.agents[event.agent]
     cancelling = agent.call is not None and agent.call.cancelling
+    if state.imported:
+        imported.responded(agent, body.call)
     agent.call, agent.cause = None, event.seq
     agent.usage = _added(agent.usage, body.usage)
     agent.steps += 1
@@ -325,8 +331,9 @@ def _tool_finished(state: Session, event: Event, body: ToolFinished) -> set[str]
     agent = state.agents[event.agent]
     agent.cause = run.cause = event.seq
     agent.steps += 1
-    assert isinstance(body.text, str), "the text that a model reads is bounded and stands in the body"
-    turns.finish(state, agent, run, body.text, error=body.status != "ok")
+    text = body.text
+    assert isinstance(text, str) or state.imported, "the text that a model reads is bounded and stands in the body"
+    turns.finish(state, agent, run, text if isinstance(text, str) else "", error=body.status != "ok")
     return {event.agent}
 
 
@@ -363,7 +370,9 @@ def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> se
     if body.decision == "allow":
         run.phase, run.approval, run.remember = "approved", event.seq, body.remember
         return {event.agent}
-    if body.by == "timeout":
+    if state.imported:
+        pass  # what the model read stands in the tool.finished that follows
+    elif body.by == "timeout":
         turns.unanswered(state, agent, run)
     else:
         turns.finish(state, agent, run, turns.refusal(body), error=True)
@@ -521,6 +530,18 @@ def _timer_fired(state: Session, event: Event, body: TimerFired) -> set[str]:
     return {event.agent}
 
 
+def _imported(state: Session, event: Event, body: LogImported) -> set[str]:
+    imported.begin(state, body)
+    return set()
+
+
+def _rewound(state: Session, event: Event, body: SessionRewound) -> set[str]:
+    agent = state.agents.get(event.agent)
+    if agent is not None and state.imported:
+        imported.rewound(agent, body.to)
+    return {event.agent}
+
+
 def _added(a: Usage, b: Usage) -> Usage:
     return Usage(**{name: getattr(a, name) + getattr(b, name) for name in Usage.__struct_fields__})
 
@@ -535,5 +556,6 @@ _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
     EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: _budget_reached,
     BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired, LogRecovered: _recovered,
+    LogImported: _imported, SessionRewound: _rewound,
 }  # fmt: skip
 """Types not in this table change no state."""

@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -144,7 +144,8 @@ def process_key(pid: int, started: int) -> str:
 
 class Session(msgspec.Struct, kw_only=True):
     """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn. `tree` names the
-    snapshot of the workspace that the changes so far lead up to, "" where they are not all known."""
+    snapshot of the workspace that the changes so far lead up to, "" where they are not all known. `imported` names the
+    format of the file that an imported log was made from, `missing` what that did not record."""
 
     session: str
     seq: int = 0
@@ -180,11 +181,13 @@ class Session(msgspec.Struct, kw_only=True):
     recovered: list[str] = []
     cut: int = 0
     tree: str = ""
+    imported: str = ""
+    missing: tuple[str, ...] = ()
 
     @property
     def incomplete(self) -> bool:
         """Whether something that belongs here could not be folded: for reading only, nothing may be decided from it."""
-        return bool(self.unknown or self.redacted or self.recovered)
+        return bool(self.unknown or self.redacted or self.recovered or self.imported)
 
     def run(self, key: str) -> ToolRun | None:
         """The open tool run with this key, if its agent still has it."""

@@ -15,6 +15,7 @@ from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.view.amounts import duration, size
 from muse.view.diff import Contents, file_diff
+from muse.view.imported import facts
 from muse.view.line import Line, Look
 from muse.view.summary import tokens, who
 from muse.view.timeline import Context, Row, row
@@ -209,9 +210,22 @@ def _decided(body: kinds.ApprovalDecided, contents: Contents) -> Iterator[Line]:
         yield Line(f"by {who(body.origin)}", "dim")
 
 
+def _imported(body: kinds.LogImported, contents: Contents) -> Iterator[Line]:
+    looks: dict[str, Look] = {"missing": "head", "unknown": "bad", "unreadable": "bad", "kept": "dim", "sha256": "dim"}
+    yield from (_named(name, value, looks.get(name, "plain")) for name, value in facts(body))
+
+
+def _kept(body: kinds.SourceKept, contents: Contents) -> Iterator[Line]:
+    yield _named("line", f"{body.line}, {body.what} ({body.why.replace('_', ' ')})", "dim")
+    if isinstance(body.raw, str) and arguments(body.raw) is not None:
+        yield from _text(msgspec.json.format(body.raw, indent=2))
+    else:
+        yield from _whole(body.raw, contents)
+
+
 _DETAILS: Final[dict[type, Callable[[Any, Contents], Iterator[Line]]]] = {
     kinds.SessionOpened: _opened, kinds.AgentSpawned: _spawned, kinds.ModelRequested: _requested,
     kinds.ModelResponded: _responded, kinds.ModelFailed: _failed, kinds.ToolStarted: _started,
     kinds.ToolFinished: _finished, kinds.FilesChanged: _changed, kinds.ApprovalRequested: _asked,
-    kinds.ApprovalDecided: _decided,
+    kinds.ApprovalDecided: _decided, kinds.LogImported: _imported, kinds.SourceKept: _kept,
 }  # fmt: skip

@@ -19,10 +19,11 @@ from muse.event.envelope import Event
 from muse.view.amounts import duration, money, plural
 from muse.view.detail import detailed
 from muse.view.diff import Contents, file_diff
+from muse.view.imported import facts
 from muse.view.line import Line
 from muse.view.summary import by_whom, change, decision_words, outcome_words, tokens, who
 from muse.view.timeline import Context, Row, learn, row
-from muse.view.titles import command_of
+from muse.view.titles import SHELLS, command_of
 from muse.view.visible import lines_of, one_line
 
 OUTPUT_HEAD_LINES: Final = 40
@@ -79,6 +80,8 @@ def document(session: str, events: Iterable[Event], contents: Contents, proof: P
 
 def _is_quiet(event: Event) -> bool:
     """Whether an event tells a reader nothing that its neighbours do not."""
+    if isinstance(event.body, kinds.SourceKept) and event.body.why in ("no_counterpart", "repeated"):
+        return True
     return event.type in _QUIET or (isinstance(event.body, kinds.AgentSpawned) and not event.body.task)
 
 
@@ -143,6 +146,16 @@ def _opened(event: Event, body: kinds.SessionOpened, shown: Row, contents: Conte
     yield ""
 
 
+def _imported(event: Event, body: kinds.LogImported, shown: Row, contents: Contents) -> Iterator[str]:
+    if event.seq > 1:
+        yield from _aside(event, shown)
+        return
+    yield f"**This log was imported** from a file of another agent; it begins at {event.time}."
+    yield ""
+    yield from (f"- {name} {span(value)}" for name, value in facts(body))
+    yield ""
+
+
 def _rules(body: kinds.SessionOpened, name: str) -> tuple[str, ...]:
     found: tuple[str, ...] = getattr(body.settings.permissions, name)
     return found
@@ -165,8 +178,9 @@ def _cancelled(event: Event, body: kinds.CancelRequested, shown: Row, contents: 
 
 def _responded(event: Event, body: kinds.ModelResponded, shown: Row, contents: Contents) -> Iterator[str]:
     used = tokens(body.usage)
-    facts = "; ".join(part for part in (duration(body.duration_ms), used) if part)
-    yield from (f"### #{event.seq} The model{_lane(event)}", "", f"({facts})", "")
+    took = "" if shown.duration_ms is None else duration(shown.duration_ms)
+    facts = "; ".join(part for part in (took, used) if part)
+    yield from (f"### #{event.seq} The model{_lane(event)}", "", *((f"({facts})", "") if facts else ()))
     for one in body.blocks:
         if one.kind == "reasoning" and one.text:
             yield from ("It considered:", "", *_words(one.text, event.seq))
@@ -211,7 +225,8 @@ def _finished(event: Event, body: kinds.ToolFinished, shown: Row, contents: Cont
         facts = [f"exit code {body.exit_code}", *([words[body.status]] if body.status not in ("ok", "error") else [])]
     if body.timed_out:
         facts.append("timed out")
-    facts.append(duration(body.duration_ms))
+    if shown.duration_ms is not None:
+        facts.append(duration(shown.duration_ms))
     name = span(shown.label)
     yield from (f"**#{event.seq} {name} {', '.join(facts)}**", "")
     if quiet and body.status == "ok":
@@ -263,6 +278,7 @@ _TELLERS: Final[dict[type, Callable[[Event, Any, Row, Contents], Iterator[str]]]
     kinds.CancelRequested: _cancelled, kinds.ModelResponded: _responded, kinds.ModelFailed: _failed,
     kinds.ToolStarted: _started, kinds.FilesChanged: _changed, kinds.ApprovalRequested: _asked,
     kinds.ApprovalDecided: _decided, kinds.EffectDoubted: _doubted, kinds.EffectReconciled: _reconciled,
+    kinds.LogImported: _imported,
 }  # fmt: skip
 
 
@@ -285,7 +301,7 @@ def _count(tally: _Tally, event: Event) -> None:
             tally.failures += 1
         case kinds.ToolStarted():
             tally.tools += body.attempt == 1
-            tally.commands += body.attempt == 1 and body.tool == "shell"
+            tally.commands += body.attempt == 1 and body.tool in SHELLS
         case kinds.FilesChanged():
             tally.edits += len(body.changes)
         case kinds.EffectDoubted():
@@ -308,7 +324,8 @@ def _end(session: str, tally: _Tally, proof: Proof) -> Iterator[str]:
     yield f"- {plural(tally.tools, 'tool call')}, of which {plural(tally.commands, 'command')}; " + (
         f"{plural(tally.edits, 'file change')}"
     )
-    yield f"- {plural(tally.openings, 'host')}, {plural(tally.doubts, 'effect')} in doubt after a crash"
+    if tally.openings:
+        yield f"- {plural(tally.openings, 'host')}, {plural(tally.doubts, 'effect')} in doubt after a crash"
     usage = tally.usage
     cost = money(usage.cost_microusd) if usage.cost_microusd else "not known"
     yield f"- tokens: {tokens(usage) or 'not reported'}; cost: {cost}"

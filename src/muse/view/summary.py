@@ -14,6 +14,7 @@ from muse.event import kinds
 from muse.event.content import FileChange, Origin, Usage
 from muse.event.envelope import Event
 from muse.view.amounts import duration, money, plural, size
+from muse.view.titles import kept_words
 from muse.view.visible import command_line, headline, middle, one_line
 
 Severity = Literal["quiet", "normal", "good", "bad", "attention"]
@@ -41,6 +42,8 @@ def brief(text: str) -> str:
 
 def who(origin: Origin) -> str:
     """A person as far as a command tells: `ada on /dev/pts/3`."""
+    if origin.client and not origin.pid and not origin.user:  # from another agent's file
+        return f"the user, says {brief(origin.client)}"
     place = f" on {brief(origin.terminal)}" if origin.terminal else ""
     return f"{brief(origin.user)}{place}" if origin.user else "somebody with this user's rights"
 
@@ -110,6 +113,7 @@ _ENDS: dict[str, tuple[str, str, Severity]] = {
     "provider": ("✗", "the model gave no answer", "bad"),
     "unanswered": ("✗", "nobody answered an approval", "bad"),
     "budget": ("✗", "a limit was reached", "bad"),
+    "imported": ("⇥", "imported", "quiet"),
 }
 
 
@@ -151,6 +155,8 @@ def outcome_words(outcome: str, reason: str = "") -> str:
 
 def _closed(body: kinds.SessionClosed, event: Event, tool: str, title: str) -> Said:
     mark, _, severity = _ENDS[body.outcome]
+    if body.outcome == "imported":
+        return Said(mark, "frozen", "the imported file ends here", severity)
     words = outcome_words(body.outcome, body.reason)
     if body.outcome == "provider" and provider_failure(body.reason):
         words = _PROVIDER_ENDS[provider_failure(body.reason)]  # the event before it is the failure, with its text
@@ -206,7 +212,8 @@ def _rewound(body: kinds.SessionRewound, event: Event, tool: str, title: str) ->
 
 
 def _forked(body: kinds.SessionForked, event: Event, tool: str, title: str) -> Said:
-    return Said("⑂", "fork", f"goes on from #{body.at} of {brief(body.parent)}")
+    at = f"#{body.at} of " if body.at else ""
+    return Said("⑂", "fork", f"goes on from {at}{brief(body.parent)}")
 
 
 # -- agents ----------------------------------------------------------------------------------------------------------
@@ -215,7 +222,8 @@ def _forked(body: kinds.SessionForked, event: Event, tool: str, title: str) -> S
 def _spawned(body: kinds.AgentSpawned, event: Event, tool: str, title: str) -> Said:
     parent = f" for {brief(body.parent)}" if body.parent else ""
     task = f": {headline(body.task)}" if body.task else ""
-    return Said("+", "agent", f"{event.agent} begins{parent}, {plural(len(body.tools), 'tool')}{task}", "quiet")
+    tools = f", {plural(len(body.tools), 'tool')}" if body.tools or event.epoch else ""
+    return Said("+", "agent", f"{event.agent} begins{parent}{tools}{task}", "quiet")
 
 
 def _messaged(body: kinds.AgentMessaged, event: Event, tool: str, title: str) -> Said:
@@ -359,7 +367,8 @@ def _policy(body: kinds.PolicyChanged, event: Event, tool: str, title: str) -> S
     for name in ("allow", "ask", "deny"):
         if rules := getattr(body, name):
             parts.append(f"{name} {_some([brief(rule) for rule in rules])}")
-    return Said("·", "policy", f"{'; '.join(parts) or 'nothing changed'}  by {who(body.origin)}", "attention")
+    by = f"  by {who(body.origin)}" if event.epoch else ""  # an imported file does not say who changed it
+    return Said("·", "policy", f"{'; '.join(parts) or 'nothing changed'}{by}", "attention")
 
 
 def _budget_reached(body: kinds.BudgetReached, event: Event, tool: str, title: str) -> Said:
@@ -430,9 +439,26 @@ def _restored(body: kinds.WorkspaceRestored, event: Event, tool: str, title: str
 
 
 def _imported(body: kinds.LogImported, event: Event, tool: str, title: str) -> Said:
-    lost = f"; it did not record {_some([brief(part) for part in body.missing])}" if body.missing else ""
-    source = brief(f"{body.source} ({body.format_name})")
-    return Said("⇥", "import", f"{plural(body.events, 'event')} from {source}{lost}")
+    lost = f"; it did not record {', '.join(brief(part) for part in body.missing)}" if body.missing else ""
+    unknown = sum(one.count for one in body.unknown)
+    odd = f"; {plural(unknown, 'line')} of an unknown kind" if unknown else ""
+    odd += f"; {plural(body.unreadable, 'unreadable line')}" if body.unreadable else ""
+    source = brief(f"{body.source} ({body.program or body.format_name})")
+    return Said("⇥", "imported", f"{plural(body.events, 'line')} of {source}{odd}{lost}", "attention")
+
+
+def _kept(body: kinds.SourceKept, event: Event, tool: str, title: str) -> Said:
+    why = {
+        "no_counterpart": "",
+        "unknown": "of an unknown kind: ",
+        "unreadable": "no JSON object: ",
+        "repeated": "said before: ",
+        "misplaced": "it does not fit here: ",
+    }
+    words = kept_words(body.raw) if isinstance(body.raw, str) else f"({size(body.raw.length)})"
+    odd = body.why in ("unknown", "unreadable", "misplaced")
+    summary = f"{why[body.why]}{brief(body.what)}  {words}".rstrip()
+    return Said("?" if odd else "·", "kept", summary, "attention" if odd else "quiet", ending=f"line {body.line}")
 
 
 def _redacted(body: kinds.LogRedacted, event: Event, tool: str, title: str) -> Said:
@@ -483,7 +509,7 @@ SUMMARIES: dict[type, Callable[[Any, Event, str, str], Said]] = {
     kinds.EffectDoubted: _doubted, kinds.EffectReconciled: _reconciled, kinds.BudgetReached: _budget_reached,
     kinds.BudgetRaised: _budget_raised, kinds.TimerSet: _timer_set, kinds.TimerFired: _timer_fired,
     kinds.ContextCompacted: _compacted, kinds.LogImported: _imported, kinds.LogRedacted: _redacted,
-    kinds.LogRecovered: _recovered, kinds.SessionForked: _forked, kinds.HeadSigned: _signed,
+    kinds.LogRecovered: _recovered, kinds.SourceKept: _kept, kinds.SessionForked: _forked, kinds.HeadSigned: _signed,
     kinds.OwnershipTaken: _taken,
 }  # fmt: skip
 """Body type → its words: (body, event, the call's tool, the call's title)."""

@@ -11,7 +11,16 @@ from typing import Literal
 import msgspec
 
 from muse.event.envelope import Event, Redacted, Unknown
-from muse.event.kinds import ApprovalRequested, ModelRequested, ModelResponded, SessionOpened, ToolStarted
+from muse.event.kinds import (
+    ApprovalRequested,
+    Aside,
+    LogImported,
+    ModelRequested,
+    ModelResponded,
+    SessionOpened,
+    ToolStarted,
+)
+from muse.view.imported import aside_of
 from muse.view.line import Line
 from muse.view.summary import SUMMARIES, Said, brief
 from muse.view.titles import call_title
@@ -49,10 +58,13 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct):
-    """What earlier events said: call key → call. Grows by `learn` only. `home` is a folder to be shown as `~`."""
+    """What earlier events said: call key → call. Grows by `learn` only. `home` is a folder to be shown as `~`. Of an
+    `imported` log a duration that is 0 was not recorded; `asides` are its events beside the conversation."""
 
     calls: dict[str, Call] = {}
     home: str = ""
+    imported: bool = False
+    asides: tuple[Aside, ...] = ()
 
 
 def learn(context: Context, event: Event) -> None:
@@ -71,6 +83,8 @@ def learn(context: Context, event: Event) -> None:
             context.calls[body.call] = Call(body.tool, call_title(body.tool, body.args))
         case ApprovalRequested():
             context.calls.setdefault(body.call, Call(body.tool, headline(body.shown)))
+        case LogImported():
+            context.imported, context.asides = True, context.asides + body.asides
         case _:
             pass
 
@@ -82,11 +96,19 @@ def row(event: Event, context: Context) -> Row:
     known = context.calls.get(call, Call(""))
     said = _said(_at_home(event, context.home), known)
     duration = getattr(body, "duration_ms", None) if said.timed else None
+    if context.imported:
+        duration = duration or None
+        said = _beside(event, context, said)
     return Row(
         seq=event.seq, time=event.time, agent=event.agent, type=event.type, kind=kind_of(event.type),
         severity=said.severity, mark=said.mark, label=said.label, summary=said.summary, ending=said.ending,
         call=brief(call), duration_ms=duration,
     )  # fmt: skip
+
+
+def _beside(event: Event, context: Context, said: Said) -> Said:
+    what = aside_of(event.seq, context.asides)
+    return msgspec.structs.replace(said, ending=f"{said.ending}  {what}".strip()) if what else said
 
 
 def _at_home(event: Event, home: str) -> Event:
@@ -135,7 +157,7 @@ _GROUPS: dict[str, Kind] = {
     "agent": "agent", "result": "agent", "model": "model", "tool": "tool", "process": "tool", "approval": "approval",
     "policy": "approval", "files": "files", "worktree": "files", "workspace": "files", "effect": "doubt",
     "budget": "limit", "timer": "limit", "context": "model", "log": "log", "head": "log", "ownership": "log",
-    "command": "approval",
+    "command": "approval", "source": "log",
 }  # fmt: skip
 _KINDS: dict[str, Kind] = {
     "agent.steered": "person",

@@ -1,4 +1,11 @@
-"""What a tool call does, in a few words: the command, the path, the pattern."""
+"""What a tool call does, in a few words: the command, the path, the pattern.
+
+Tools of other agents are known by the names that their files have for them; `docs/imports.md` lists them.
+"""
+
+import re
+import shlex
+from typing import Final
 
 import msgspec
 
@@ -6,7 +13,21 @@ from muse.event.content import BlobRef
 from muse.view.amounts import size
 from muse.view.visible import command_line, headline, one_line
 
-_PATH_NAMES = ("path", "file_path")
+_PATH_NAMES: Final = ("path", "file_path", "notebook_path", "filename")
+_COMMAND_NAMES: Final = ("command", "cmd")
+SHELLS: Final = frozenset(
+    {"shell", "Bash", "exec_command", "local_shell", "shell_command", "container.exec", "PowerShell", "unified_exec"}
+)
+"""What the tool that runs commands is called: by muse, and by the agents whose files are read."""
+_SHELL_WRAPPERS: Final = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
+_WORDS_AT: Final[tuple[tuple[str | int, ...], ...]] = (
+    ("message", "content"), ("message", "content", 0, "text"), ("attachment", "content"), ("attachment", "prompt"),
+    ("attachment", "type"), ("payload", "message"), ("payload", "content", 0, "text"), ("payload", "text"),
+    ("payload", "item", "text"), ("payload", "model"), ("content",), ("content", 0, "text"), ("summary",),
+    ("aiTitle",), ("customTitle",), ("agentName",), ("lastPrompt",), ("permissionMode",), ("mode",), ("operation",),
+    ("record_type",), ("payload", "id"), ("durationMs",), ("messageId",),
+)  # fmt: skip
+"""Where in a line of another agent's file that has no counterpart something for a reader may stand; the first wins."""
 
 
 def arguments(args: str) -> dict[str, object] | None:
@@ -19,10 +40,41 @@ def arguments(args: str) -> dict[str, object] | None:
 
 
 def command_of(tool: str, args: str | BlobRef) -> str:
-    """The exact command of a shell call, "" for any other."""
-    value = arguments(args) if tool == "shell" and isinstance(args, str) else None
-    command = value.get("command") if value else None
-    return command if isinstance(command, str) else ""
+    """The exact command of a shell call, "" for any other. Where it is a list of words that hands one text to a shell
+    (`["bash", "-lc", "ls"]`), that text; of any other list the words, quoted where they need it."""
+    if not isinstance(args, str):
+        return ""
+    value = arguments(args) if tool in SHELLS else None
+    for name in _COMMAND_NAMES:
+        command = value.get(name) if value else None
+        if isinstance(command, str):
+            return command
+        if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+            return _words(command)
+    return ""
+
+
+def _words(command: list[str]) -> str:
+    if len(command) == 3 and _SHELL_WRAPPERS.fullmatch(command[0]) and command[1] in ("-c", "-lc"):
+        return command[2]
+    return shlex.join(command)
+
+
+def kept_words(raw: str) -> str:
+    """What a reader wants to know of a line of another agent's file, on one line."""
+    value = arguments(raw)
+    if value is None:
+        return headline(raw, 200)
+    for path in _WORDS_AT:
+        found: object = value
+        for step in path:
+            if isinstance(step, str):
+                found = found.get(step) if isinstance(found, dict) else None
+            else:
+                found = found[step] if isinstance(found, list) and len(found) > step else None
+        if isinstance(found, str | int) and str(found).strip() and not isinstance(found, bool):
+            return headline(str(found), 200)
+    return ""
 
 
 def call_title(tool: str, args: str | BlobRef) -> str:

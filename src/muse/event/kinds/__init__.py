@@ -46,11 +46,13 @@ from muse.event.kinds.effects import (
     WorktreeRemoved,
 )  # fmt: skip
 from muse.event.kinds.session import (
+    Aside,
     BudgetRaised,
     BudgetReached,
     CommandRefused,
     CommandVersion,
     ContextCompacted,
+    Counted,
     HeadSigned,
     LogImported,
     LogRecovered,
@@ -62,19 +64,21 @@ from muse.event.kinds.session import (
     SessionForked,
     SessionOpened,
     SessionRewound,
+    SourceKept,
     TimerFired,
     TimerSet,
 )  # fmt: skip
 
 __all__ = [
     "COMMANDS", "KINDS", "AgentContinued", "AgentFinished", "AgentMessaged", "AgentPaused", "AgentSpawned",
-    "AgentSteered", "ApprovalDecided", "ApprovalRequested", "BudgetRaised", "BudgetReached", "CancelRequested",
-    "CommandRefused", "CommandVersion", "ContextCompacted", "EffectDoubted", "EffectReconciled", "FilesChanged",
-    "FilesUnknown", "HeadSigned", "Kind", "LogImported", "LogRecovered", "LogRedacted", "LostBlob", "ModelChanged",
-    "ModelFailed", "ModelRequested", "ModelResponded", "NoteAdded", "OwnershipTaken", "PolicyChanged",
-    "ProcessAdopted", "ProcessReaped", "ProcessStarted", "QuestionAnswered", "QuestionAsked", "ResultDelivered",
-    "SessionClosed", "SessionForked", "SessionOpened", "SessionRewound", "TimerFired", "TimerSet", "ToolFinished",
-    "ToolStarted", "UserPrompted", "WorkspaceRestored", "WorktreePrepared", "WorktreeRemoved", "required_clear",
+    "AgentSteered", "ApprovalDecided", "ApprovalRequested", "Aside", "BudgetRaised", "BudgetReached",
+    "CancelRequested", "CommandRefused", "CommandVersion", "ContextCompacted", "Counted", "EffectDoubted",
+    "EffectReconciled", "FilesChanged", "FilesUnknown", "HeadSigned", "Kind", "LogImported", "LogRecovered",
+    "LogRedacted", "LostBlob", "ModelChanged", "ModelFailed", "ModelRequested", "ModelResponded", "NoteAdded",
+    "OwnershipTaken", "PolicyChanged", "ProcessAdopted", "ProcessReaped", "ProcessStarted", "QuestionAnswered",
+    "QuestionAsked", "ResultDelivered", "SessionClosed", "SessionForked", "SessionOpened", "SessionRewound",
+    "SourceKept", "TimerFired", "TimerSet", "ToolFinished", "ToolStarted", "UserPrompted", "WorkspaceRestored",
+    "WorktreePrepared", "WorktreeRemoved", "required_clear",
 ]  # fmt: skip
 
 
@@ -138,6 +142,7 @@ KINDS: dict[str, Kind] = {
     "timer.fired": _kind(TimerFired, "fact", "key"),
     "context.compacted": _kind(ContextCompacted, "decision", "first last"),
     "log.imported": _kind(LogImported, "fact", "events"),
+    "source.kept": _kind(SourceKept, "fact", "line"),
     "log.redacted": _kind(LogRedacted, "fact", "seqs"),
     "log.recovered": _kind(LogRecovered, "fact", "first_lost last_lost"),
     "session.forked": _kind(SessionForked, "command", "at"),

@@ -4,7 +4,7 @@ from typing import Literal
 
 from muse.event.content import BlobRef, Content, Git, Host, Instruction, Origin, Settings, ToolSpec
 
-Outcome = Literal["done", "failed", "cancelled", "provider", "unanswered", "budget"]
+Outcome = Literal["done", "failed", "cancelled", "provider", "unanswered", "budget", "imported"]
 
 
 class CommandVersion(Content, frozen=True):
@@ -39,7 +39,8 @@ class SessionOpened(Content, frozen=True):
 
 
 class SessionClosed(Content, frozen=True):
-    """Nothing is running or due, and `main` waits for a person. Holds only while it is the last event."""
+    """Nothing is running or due, and `main` waits for a person. Holds only while it is the last event. `imported`: the
+    log was made from another agent's file, which ends here; how that session ended is not said."""
 
     outcome: Outcome
     reason: str = ""
@@ -99,14 +100,61 @@ class ContextCompacted(Content, frozen=True):
     method: str
 
 
+class Counted(Content, frozen=True):
+    """How many lines of a source were of one kind, in the source's own words."""
+
+    what: str
+    count: int
+
+
+class Aside(Content, frozen=True):
+    """Events that do not belong to the conversation as it went on: `left` are those of a branch that was left when the
+    person went back, `repeated` those that a fork copied from the session it began with (their tokens are not counted
+    here)."""
+
+    first: int
+    last: int
+    what: Literal["left", "repeated"]
+
+
 class LogImported(Content, frozen=True):
-    """The log was made from another agent's file; `source` names it, `missing` what it did not record."""
+    """The log was made from another agent's file. It is frozen: nothing is decided from it.
+
+    `source` is the file's name, `events` its lines, `sha256` its digest, `raw` its bytes; `program` wrote it, and named
+    the session `source_session`, begun as a copy of `source_parent`. `missing` is what it did not record. `kept` counts
+    the lines that stand here as `source.kept`, `unknown` those among them of a kind that this version does not know,
+    `unreadable` those that are no JSON object. `asides` are seqs of this log. One stands before the events of each
+    source file, on the agent's lane.
+    """
 
     source: str
     format_name: str
     events: int
     missing: tuple[str, ...] = ()
     raw: BlobRef | None = None
+    sha256: str = ""
+    program: str = ""
+    source_session: str = ""
+    source_parent: str = ""
+    workspace: str = ""
+    name: str = ""
+    model: str = ""
+    branch: str = ""
+    kept: tuple[Counted, ...] = ()
+    unknown: tuple[Counted, ...] = ()
+    unreadable: int = 0
+    asides: tuple[Aside, ...] = ()
+
+
+class SourceKept(Content, frozen=True):
+    """A line of an imported file that is no event of ours: `raw` is the line as it was, `what` its kind in the source's
+    words, `line` its number, from 1. `why`: it has no counterpart here, its kind is unknown, it is no JSON object, it
+    says again what an earlier line said, or it does not fit where it stands."""
+
+    what: str
+    line: int
+    raw: str | BlobRef
+    why: Literal["no_counterpart", "unknown", "unreadable", "repeated", "misplaced"] = "no_counterpart"
 
 
 class LogRedacted(Content, frozen=True):
