@@ -15,12 +15,13 @@ from typing import Final
 import msgspec
 
 from muse.errors import Damaged, UsageError
+from muse.event.content import BlobRef
 from muse.event.envelope import Event
 from muse.event.kinds import COMMANDS
 from muse.runtime.light import Lights
 from muse.runtime.reading import Reading
 from muse.runtime.session import Session
-from muse.view.detail import detailed
+from muse.view.detail import DETAIL_LINES_MAX, detailed
 from muse.view.marks import Mark, mark
 from muse.view.panel import Panel, panel
 from muse.view.text import detail_text, row_text
@@ -82,6 +83,7 @@ class Steps:
         self._lanes: dict[str, int] = {}
         self._lane_of = array("H")
         self._spans: dict[str, tuple[int, int]] = {}
+        self._going: set[int] = set()
         self._types: dict[str, int] = {}
         self._type_of = array("H")
         self._turns = array("L")
@@ -131,7 +133,11 @@ class Steps:
         if self._in_turn() and not before:
             self._turns.append(event.seq)
         self._lane_of.append(self._lanes.setdefault(event.agent, len(self._lanes)))
-        self._spans[event.agent] = (self._spans.get(event.agent, (event.seq, 0))[0], event.seq)
+        first, last = self._spans.get(event.agent, (event.seq, 0))
+        self._going.discard(last)
+        self._spans[event.agent] = (first, event.seq)
+        if event.type != "agent.finished":
+            self._going.add(event.seq)
         self._type_of.append(self._types.setdefault(event.type, min(len(self._types), TYPES_MAX)))
         self._marks.append(mark(event))
         if event.type not in COMMANDS:
@@ -148,8 +154,13 @@ class Steps:
 
     @property
     def spans(self) -> list[tuple[str, int, int]]:
-        """Each lane with its first event and its last so far, in the order of their appearance."""
-        return [(agent, first, last) for agent, (first, last) in self._spans.items()]
+        """Each lane with its first event and its last, in the order of their appearance; the last is 0 while it may go
+        on: its agent has not ended, nor is the session closed."""
+        closed = self.closed and self.indexed == self.head
+        return [
+            (agent, first, 0 if last in self._going and not closed else last)
+            for agent, (first, last) in self._spans.items()
+        ]
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -171,11 +182,16 @@ class Steps:
             events = list(self._reading.events(after=first - 1, before=min(first + count, self.head + 1)))
             return [row(one, self._context) for one in events]
 
-    def detail(self, seq: int) -> Row:
-        """Its row with its detail."""
+    def detail(self, seq: int, lines_max: int = DETAIL_LINES_MAX) -> Row:
+        """Its row with its detail, cut at so many lines."""
         event = self.event(seq)
         with self._lock:
-            return detailed(event, self._context, self._reading.content)
+            return detailed(event, self._context, self._reading.content, lines_max)
+
+    def content(self, ref: BlobRef) -> bytes | None:
+        """A blob's bytes, None where redaction hid them. Raises `Damaged`."""
+        with self._lock:
+            return self._reading.content(ref)
 
     def state(self, seq: int) -> Session | None:
         """The state after that event, transcripts left out; None where the index has not come there. The caller's
