@@ -1,0 +1,133 @@
+"""A pane: a title and lines below it, wrapped as far as they are looked at, and scrolled by keys and wheel."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from muse.ui.tui.looks import BY_LOOK, PLAIN, marked, strip, title_strip
+from muse.view.line import Line, Look
+from muse.view.visible import wrap
+
+PIECE_CHARACTERS: Final = 4_096
+"""A line longer than this is wrapped piece by piece: nobody waits for the end of a line of a megabyte."""
+ROWS_MAX: Final = 1_000_000
+WHEEL_ROWS: Final = 3
+
+
+class Pane(Widget, can_focus=True):
+    """Shows lines. `fill` gives it other ones; it begins at their top unless they are the same as before."""
+
+    DEFAULT_CSS = "Pane { height: 1fr; width: 1fr; }"
+
+    class Took(Message):
+        """Somebody clicked into the pane."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self.top = 0
+        self.sought: re.Pattern[str] | None = None
+        self._title = ""
+        self._key: object = None
+        self._lines: tuple[Line, ...] = ()
+        self._rows: list[tuple[str, Look]] = []
+        self._rest: Iterator[tuple[str, Look]] = iter(())
+        self._width = 0
+
+    def fill(self, title: str, lines: Iterable[Line], key: object = None) -> None:
+        """Show these. With the same `key` as before the place where the reader is stays."""
+        self._title, self._lines = title, tuple(lines)
+        if key is None or key != self._key:
+            self.top = 0
+        self._key = key
+        self._wrap()
+        self.refresh()
+
+    @property
+    def text(self) -> str:
+        """All lines, as they came."""
+        return "\n".join(line.text for line in self._lines)
+
+    def _wrap(self) -> None:
+        self._width = max(self.size.width - 1, 1)
+        self._rows, self._rest = [], _wrapped(self._lines, self._width)
+
+    def _known(self, upto: int) -> int:
+        """Wrap until there are `upto` rows, or all; how many there are."""
+        while len(self._rows) < min(upto, ROWS_MAX):
+            row = next(self._rest, None)
+            if row is None:
+                break
+            self._rows.append(row)
+        return len(self._rows)
+
+    @property
+    def room(self) -> int:
+        """Rows below the title."""
+        return max(self.size.height - 1, 1)
+
+    def scroll(self, by: int) -> None:
+        """Go down by so many rows, or up; no further than to the last one."""
+        wanted = max(self.top + by, 0)
+        known = self._known(wanted + self.room)
+        self.top = min(wanted, max(known - self.room, 0))
+        self.refresh()
+
+    def scroll_end(self) -> None:  # type: ignore[override]  # without animation, and lines are known as they are wrapped
+        """Go to the last row."""
+        self.scroll(ROWS_MAX)
+
+    def on_resize(self) -> None:
+        """Wrap anew where the width changed."""
+        if max(self.size.width - 1, 1) != self._width:
+            self._wrap()
+        self.scroll(0)
+
+    def render_line(self, y: int) -> Strip:
+        """The title, or a row."""
+        width = self.size.width
+        if y == 0:
+            return title_strip(self._title + self._place(), width, focused=self.has_focus)
+        at = self.top + y - 1
+        if at >= self._known(at + 1):
+            return Strip.blank(width)
+        text, look = self._rows[at]
+        return strip([(" ", PLAIN), *marked(text, BY_LOOK[look], self.sought)], width)
+
+    def _place(self) -> str:
+        """How much more there is, told in words: a scroll bar would take columns from texts."""
+        below = self._known(self.top + self.room + 1) > self.top + self.room
+        if not below and not self.top:
+            return ""
+        return f" (from row {self.top + 1}{', more below' if below else ', the end'})"
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel."""
+        event.stop()
+        self.scroll(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel."""
+        event.stop()
+        self.scroll(-WHEEL_ROWS)
+
+    def on_focus(self) -> None:
+        """Its title shows it."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Its title shows it."""
+        self.refresh()
+
+
+def _wrapped(lines: Iterable[Line], width: int) -> Iterator[tuple[str, Look]]:
+    for line in lines:
+        if not line.text:
+            yield "", line.look
+        for begin in range(0, len(line.text), PIECE_CHARACTERS):
+            for part in wrap(line.text[begin : begin + PIECE_CHARACTERS], width):
+                yield part.rstrip(), line.look
