@@ -16,6 +16,7 @@ from muse.event.envelope import Event, decode
 from muse.log.protocol import Log, Stored
 
 if TYPE_CHECKING:
+    from muse.event.sent import Sent
     from muse.log.verify import Report as Report
 
 VERIFY_HINT = "`muse verify` says what can still be trusted; `muse recover` saves what is before and after it"
@@ -96,6 +97,15 @@ class Reading:
     def stream(self, root: str) -> Iterator[bytes]:
         """A blob in chunks. Raises `Damaged` or, for a hidden one, `Incomplete`."""
         return self._log.stream_blob(root)
+
+    def request_at(self, seq: int, agent: str, rules: Rules) -> "Sent | None":
+        """What the agent's newest request that is not after event `seq` was sent as, with the request before it; None
+        when it has none. See `muse.runtime.requests`."""
+        from muse.runtime.requests import request_at
+
+        if self._damage is not None and seq >= self._damage.seq:
+            raise self._damage
+        return request_at(self._log, seq, agent, rules)
 
     def export(
         self, write: Callable[[bytes], object], upto: int = 0, progress: Callable[[int], None] | None = None

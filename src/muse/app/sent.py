@@ -1,0 +1,22 @@
+"""What a model was sent: at a request, or the last one before any other event."""
+
+from muse.app.models import rules
+from muse.errors import UsageError
+from muse.event.sent import Sent
+from muse.runtime.reading import Reading
+
+
+def request_at(reading: Reading, seq: int, agent: str = "") -> Sent:
+    """What was sent at event `seq`, or last before it, by its agent (or by the one that is named), with the request
+    before that, the answer, and what the model did not see. Raises UsageError when there is no such request, and
+    `Damaged` beyond the damage."""
+    event = reading.event(seq)
+    if event is None:
+        raise UsageError(f"there is no event {seq}", hint="muse log lists them")
+    lane = agent or event.agent
+    found = reading.request_at(seq, lane, rules())
+    if found is None:
+        raise UsageError(
+            f"up to #{seq} nothing was sent for {lane}", hint=f"muse log --agent {lane} --type model.requested lists it"
+        )
+    return found
