@@ -199,7 +199,7 @@ class Steps:
         if seq > self.indexed:
             return None
         with self._lock:
-            return self._lights.rebuilt(list(self._reading.events(before=seq + 1)))
+            return self._lights.at(seq, self._reading.events)
 
     def panel(self, seq: int) -> Panel | None:
         """What the state pane says after that event; None where the index has not come there."""
