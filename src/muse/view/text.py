@@ -43,6 +43,11 @@ def row_parts(row: Row, room: int | None = None) -> tuple[str, str, str]:
     return what, fit(row.summary, max(left, 1)), end
 
 
+def row_words(row: Row) -> str:
+    """What a row says, whole: mark, label, summary, duration and call."""
+    return "".join(row_parts(row)).rstrip()
+
+
 def row_text(row: Row, *, width: int | None = None, colour: bool = False) -> str:
     """One line: seq, agent, mark, label, summary, duration and call; cut to `width` columns (None: whole)."""
     start = f"#{row.seq:<{SEQ_COLUMNS}}{row.agent:<{AGENT_COLUMNS}} "

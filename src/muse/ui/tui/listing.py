@@ -57,6 +57,11 @@ class Listing:
         return self.filtering.selection if self.filtering else None
 
     @property
+    def looked(self) -> int:
+        """Up to which event the filter has looked; the head without one."""
+        return self.selection.upto if self.selection is not None else self.steps.head
+
+    @property
     def events(self) -> int:
         """How many events the list holds so far."""
         return len(self.selection.seqs) if self.selection is not None else self.steps.head
@@ -80,6 +85,10 @@ class Listing:
     def count_to(self, seq: int) -> int:
         """How many of the list's events stand up to `seq`."""
         return bisect_right(self.selection.seqs, seq) if self.selection is not None else min(seq, self.events)
+
+    def minimap(self, cells: int) -> list[int]:
+        """The marks of the whole list in so many cells."""
+        return self.steps.minimap(1, self.steps.head, cells, self.selection)
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -142,14 +151,14 @@ class Listing:
     def time(self, row: Row, *, utc: bool) -> str:
         """When: `12:03:22` (UTC), or how long after the first event, `03:22.1`, `2:03:22`, `3d 02:03`. "" where the
         header says nothing that can be read."""
-        moment = _moment(row.time)
-        if moment is None:
+        when = moment(row.time)
+        if when is None:
             return ""
         if utc:
-            return moment.strftime("%H:%M:%S")
+            return when.strftime("%H:%M:%S")
         if self._start is None:
-            self._start = _moment(self.steps.event(1).time) or moment
-        return since(moment - self._start)
+            self._start = moment(self.steps.event(1).time) or when
+        return since(when - self._start)
 
     # -- filters -----------------------------------------------------------------------------------------------------
 
@@ -203,7 +212,8 @@ def since(length: timedelta) -> str:
     return f"{sign}{seconds // 86400}d{seconds % 86400 // 3600:02}:{seconds % 3600 // 60:02}"
 
 
-def _moment(text: str) -> datetime | None:
+def moment(text: str) -> datetime | None:
+    """A header's time, None where it says none."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -77,7 +77,7 @@ class Pane(Widget, can_focus=True):
         self.top = min(wanted, max(known - self.room, 0))
         self.refresh()
 
-    def scroll_end(self) -> None:  # type: ignore[override]  # without animation, and lines are known as they are wrapped
+    def scroll_to_end(self) -> None:
         """Go to the last row."""
         self.scroll(ROWS_MAX)
 

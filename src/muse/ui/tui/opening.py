@@ -1,0 +1,63 @@
+"""Opens the screen on a session, and gives the exit code when it was left."""
+
+import os
+from pathlib import Path
+from typing import ClassVar, Final
+
+from textual.app import App
+from textual.binding import BindingType
+
+from muse import app
+from muse.app.steps import Steps
+from muse.ui.cli.address import Place, require_event
+from muse.ui.cli.filtering import now
+from muse.ui.tui.listing import Listing
+from muse.ui.tui.screen import Opened, ReplayScreen
+from muse.view.filters import Filter, parsed
+
+IMPORT_WITHIN: Final = 3
+"""An imported log says so in one of its first events."""
+
+
+class ReplayApp(App[int], inherit_bindings=False):
+    """One screen, in the terminal's own colours, without anything that moves by itself."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(ansi_color=True)
+        self.animation_level = "none"
+        self._opened = opened
+
+    def get_default_screen(self) -> ReplayScreen:
+        """The one screen."""
+        return ReplayScreen(self._opened)
+
+
+def opened(place: Place, reading: app.Reading, *, text: str, wanted: Filter) -> Opened:
+    """What the screen needs to know. Raises `UsageError` when the session has no such event."""
+    address = place.address
+    require_event(reading, address.seq)
+    home = str(Path.home())
+    steps = Steps(reading, home=home)
+    named = address.session if "/" in address.session or "." in address.session else reading.session
+    return Opened(
+        listing=Listing(steps, reading.content, home),
+        seq=address.seq or 1,
+        address=named,
+        imported=any(row.type == "log.imported" for row in steps.rows(1, IMPORT_WITHIN)) if steps.head else False,
+        owner=lambda: app.owner_pid(place.path),
+        parse=lambda line: parsed(line, now()),
+        filter_text=text,
+        wanted=wanted,
+    )
+
+
+def replay_on_screen(place: Place, *, colour: bool, text: str = "", wanted: Filter) -> int:
+    """Show the session until the reader leaves. Returns the exit code."""
+    if not colour:
+        os.environ["NO_COLOR"] = "1"  # Textual asks for nothing else, and what it starts is to know it too
+    with app.read_session(place.path) as reading:
+        code = ReplayApp(opened(place, reading, text=text, wanted=wanted)).run()
+    return code if code is not None else 1
