@@ -11,13 +11,16 @@ from muse import app
 from muse.errors import Damaged, UsageError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, Unknown
-from muse.event.kinds import ToolFinished, ToolStarted
+from muse.event.kinds import ModelRequested, ToolFinished, ToolStarted
 from muse.ui.cli import completing
-from muse.ui.cli.address import require_event, resolve
+from muse.ui.cli.address import Address, require_event, resolve
 from muse.ui.cli.files import write_file
+from muse.ui.cli.filtering import chosen, filtering, say_nothing_found
 from muse.ui.cli.output import Answers, answers, note
+from muse.ui.cli.requested import Wish, show_request
 from muse.view.amounts import size
 from muse.view.detail import detailed
+from muse.view.filters import Filter, Past
 from muse.view.lines import json_line
 from muse.view.text import detail_text, paint, row_text
 from muse.view.timeline import Context, learn, row
@@ -34,21 +37,53 @@ from muse.view.visible import lines_of, one_line, paragraph
     "--output",
     default="",
     metavar="FILE",
-    help="Write the blob, or without --blob the call's whole output, to FILE.",
+    help="Write the blob or the request, or without either the call's whole output, to FILE.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--request", is_flag=True, help="What the model was sent there, or last before: the exact bytes.")
+@click.option("--diff", is_flag=True, help="What changed in it since the agent's request before.")
+@click.option("--summary", is_flag=True, help="What is in it, in numbers; caches, compaction, what was left out.")
+@click.option("--pretty", is_flag=True, help="The request indented (so on a terminal).")
+@filtering
 @click.option("--json", "as_json", is_flag=True, help="The event as one JSON line, with its hash.")
 @click.option("--no-color", is_flag=True, help="Never colour.")
-def command(address: str, blob: str, output: str, force: bool, as_json: bool, no_color: bool) -> int:
-    """Print the event at ADDRESS (SESSION@SEQ; default: the last event of the last session)."""
+def command(
+    address: str,
+    blob: str,
+    output: str,
+    force: bool,
+    request: bool,
+    diff: bool,
+    summary: bool,
+    pretty: bool,
+    as_json: bool,
+    no_color: bool,
+    wanted: Filter,
+) -> int:
+    """Print the event at ADDRESS (SESSION@SEQ; default: the last event of the last session).
+
+    With filters: all events that are meant, each in full, up to SEQ. For example: muse show --failed
+    """
+    request = request or diff or summary or pretty
+    if wanted and (blob or output or request):
+        raise UsageError("filters choose events, and this is about one", hint="give its address: SESSION@SEQ")
+    if blob and request:
+        raise UsageError("--blob and --request are two answers", hint="give one of them")
     place = resolve(address)
     with app.read_session(place.path) as reading, answers(colour=not no_color) as out:
         require_event(reading, place.address.seq)
+        if wanted:
+            _print_all(reading, wanted, place.address, out, as_json)
+            return 0
         seq = place.address.seq or _last(reading, place.address.agent)
         event = reading.event(seq)
         if event is None:
             raise UsageError(f"{reading.session} has no events yet", hint="muse log -f waits for them")
-        if output and not blob:
+        if request:
+            lane = place.address.agent
+            wish = Wish(diff=diff, summary=summary, pretty=pretty, as_json=as_json, output=output, force=force)
+            show_request(reading, seq, lane, wish, out)
+        elif output and not blob:
             write_file(Path(output), _output_of(reading, event), force=force)
             note(f"wrote {size(Path(output).stat().st_size)} to {output}")
         elif blob:
@@ -56,8 +91,24 @@ def command(address: str, blob: str, output: str, force: bool, as_json: bool, no
         elif as_json:
             out.json(_json(reading, event))
         else:
-            _print(reading, event, out)
+            _print_with_family(reading, event, out)
     return 0
+
+
+def _print_all(reading: app.Reading, wanted: Filter, address: Address, out: Answers, as_json: bool) -> None:
+    """All events that are meant, each in full, in the order of the log."""
+    past, shown = Past(home=str(Path.home())), 0
+    before = address.seq + 1 if address.seq else None
+    for event in chosen(reading, wanted, past, lane=address.agent, before=before):
+        if as_json:
+            out.json(_json(reading, event))
+        else:
+            if shown:
+                out.line()
+            _print(reading, event, past, out)
+        shown += 1
+    if not shown:
+        say_nothing_found(wanted, past, reading.session, address.agent)
 
 
 def blobs_of(event: Event) -> dict[str, BlobRef]:
@@ -132,8 +183,20 @@ def _json(reading: app.Reading, event: Event) -> str:
     return msgspec.json.encode({**line, "hash": reading.at(event.seq).hash}, order="sorted").decode()
 
 
-def _print(reading: app.Reading, event: Event, out: Answers) -> None:
+def _print_with_family(reading: app.Reading, event: Event, out: Answers) -> None:
+    """An event in full, and after it in short the other events of its call."""
     context, family = _family(reading, event)
+    _print(reading, event, context, out)
+    others = [one for one in family if one.seq != event.seq]
+    if others:
+        out.line()
+        for one in others:
+            shown = detailed(one, context, reading.content, lines_max=40)
+            out.line(row_text(shown, width=out.width, colour=out.colour))
+            out.lines(detail_text(shown, width=out.width, colour=out.colour))
+
+
+def _print(reading: app.Reading, event: Event, context: Context, out: Answers) -> None:
     out.line(row_text(row(event, context), width=out.width, colour=out.colour))
     stored = reading.stored(event.seq)
     assert stored is not None
@@ -159,13 +222,10 @@ def _print(reading: app.Reading, event: Event, out: Answers) -> None:
         out.line()
         for name, ref in blobs.items():
             out.line(f"  blob {name}  {size(ref.length)}  {ref.blob[:16]}…")
-    others = [one for one in family if one.seq != event.seq]
-    if others:
+    if isinstance(event.body, ModelRequested):
         out.line()
-        for one in others:
-            shown = detailed(one, context, reading.content, lines_max=40)
-            out.line(row_text(shown, width=out.width, colour=out.colour))
-            out.lines(detail_text(shown, width=out.width, colour=out.colour))
+        words = f"what was sent: muse show @{event.seq} --request (--summary, --diff)"
+        out.line(f"  {paint(words, '2', out.colour)}")
 
 
 def _body_lines(event: Event) -> Iterator[str]:
