@@ -5,38 +5,37 @@ unknown event, is not checkable, which is no fault.
 """
 
 from muse.decide.context import Rules, next_request
-from muse.event.envelope import Event, Redacted, Unknown, decode
+from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import ModelRequested
-from muse.fold.evolve import evolve
 from muse.fold.state import Session
 from muse.log.protocol import Log
 from muse.log.verify import Row
+from muse.runtime.check.decisions import has_builder
+from muse.runtime.check.story import BROKEN, Impossible, Story
 
 WHAT = "requests"
 
 
 def check_requests(log: Log, rules: Rules) -> Row:
     """The row of a verdict about the model requests of an intact log."""
-    state, checked, unknown_builders = Session(session=log.session), 0, set[str]()
-    for stored in log.read():
-        event = decode(stored.header, stored.body, stored.hidden)
-        if isinstance(event.body, Redacted | Unknown) or state.recovered:
-            detail = f"{checked} requests are rebuilt; those after #{event.seq} are not checkable: {_why(event)}"
-            return Row(what=WHAT, state="not checkable", detail=detail)
-        if isinstance(event.body, ModelRequested):
-            verdict = _rebuilt(state, event, event.body, rules)
-            if verdict is None:
-                unknown_builders.add(event.body.builder)
-            elif verdict:
-                checked += 1
-            else:
-                detail = f"the request of #{event.seq} cannot be rebuilt: the log gives other bytes than were sent"
-                return Row(what=WHAT, state="failed", detail=detail, seq=event.seq)
-        try:
-            evolve(state, event)
-        except (AssertionError, KeyError) as error:  # the log is not trusted here: its story may be an impossible one
-            detail = f"#{event.seq} {event.type} cannot follow what stands before it: {error}"
-            return Row(what=WHAT, state="failed", detail=detail, seq=event.seq)
+    story, checked, unknown_builders = Story(log), 0, set[str]()
+    try:
+        for event in story.events():
+            if isinstance(event.body, Redacted | Unknown) or story.state.recovered:
+                detail = f"{checked} requests are rebuilt; those after #{event.seq} are not checkable: {_why(event)}"
+                return Row(what=WHAT, state="not checkable", detail=detail)
+            if isinstance(event.body, ModelRequested):
+                verdict = _rebuilt(story.state, event, event.body, rules)
+                if verdict is None:
+                    unknown_builders.add(event.body.builder)
+                elif verdict:
+                    checked += 1
+                else:
+                    detail = f"the request of #{event.seq} cannot be rebuilt: the log gives other bytes than were sent"
+                    return Row(what=WHAT, state="failed", detail=detail, seq=event.seq)
+            story.fold(event)
+    except Impossible as impossible:
+        return Row(what=WHAT, state="failed", detail=str(impossible), seq=impossible.seq)
     if unknown_builders:
         names = ", ".join(sorted(unknown_builders))
         return Row(what=WHAT, state="not checkable", detail=f"{checked} are rebuilt; this build has no {names}")
@@ -48,10 +47,12 @@ def _rebuilt(state: Session, event: Event, body: ModelRequested, rules: Rules) -
     settings, agent = state.settings, state.agents.get(event.agent)
     if settings is None or agent is None:
         return False
-    builder = rules.builders.get(settings.dialect)
-    if builder is None or builder.name != body.builder:
+    if not has_builder(state, body.builder, rules):
         return None
-    built = next_request(state, agent, rules)
+    try:
+        built = next_request(state, agent, rules)
+    except BROKEN:  # a transcript that no run can have led to
+        return False
     return (built.sha256, len(built.body), built.items) == (body.request_sha256, body.request_bytes, body.items)
 
 

@@ -1,0 +1,201 @@
+"""Whether what events say of contents is so: blobs there with their length, digests of them, answers decoded again.
+
+Each blob is read at most once (of those named often), in chunks. This module must not know what may be decided.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from muse.effect.protocol import ModelFailure
+from muse.errors import Damaged, Incomplete
+from muse.event.codec import BlobRef
+from muse.event.conversation import Answered
+from muse.event.envelope import Event
+from muse.event.kinds import ModelFailed, ModelResponded, ToolFinished, ToolStarted
+from muse.event.text import clean
+from muse.fold.state import Session
+from muse.runtime.check.decoders import Decoded, decoded
+from muse.runtime.check.differences import bodies, one
+from muse.runtime.check.report import Diverged
+from muse.runtime.check.story import Told
+
+SEEN_MAX: Final = 50_000
+"""Blobs of which it is remembered that they are there, with their length and digest."""
+
+TEXT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Outputs up to this size are compared with the text that was made of them."""
+
+PARTIAL_CHARACTERS_MAX: Final = 100_000
+MASKED: Final = re.compile(r"\[(secret [^\]\n]+|api key)\]")
+"""Stands where a known secret stood: there a text is not simply that of its bytes."""
+
+_left_out: Final = re.compile(r"\n?\[\.\.\. ([0-9]+) bytes left out;[^\n]*\.\.\.\]\n")
+
+OWN_FAILURES: Final = frozenset({"timeout", "cut", "network", "garbage", "invalid", "cancelled"})
+"""What the transport says of an attempt by itself, whatever bytes had come."""
+
+
+class Hidden(Exception):
+    """The content was hidden by redaction."""
+
+
+class Contents:
+    """The contents of one log, and what was found of them: how many are there, which answers were decoded again."""
+
+    def __init__(self, log: Told) -> None:
+        self._log = log
+        self._seen: dict[str, tuple[int, str]] = {}
+        self.checked = self.answers = 0
+        self.hidden: list[int] = []
+        self.undecoded: list[int] = []
+
+    def check(self, state: Session, event: Event) -> None:
+        """Raises `Diverged` where the event says of a content what is not so."""
+        try:
+            for ref in _refs(event.body):
+                self._require(ref)
+            match event.body:
+                case ToolStarted():
+                    self._observed(event.body)
+                case ToolFinished():
+                    self._output(event.body)
+                case ModelResponded() | ModelFailed():
+                    self._answer(state, event, event.body)
+        except Hidden:
+            self.hidden.append(event.seq)
+
+    def _require(self, ref: BlobRef) -> None:
+        length, _ = self._measured(ref.blob)
+        if length != ref.length:
+            raise Diverged("content", f"blob {ref.blob} has another length", f"{length} bytes", f"{ref.length} bytes")
+
+    def _measured(self, root: str) -> tuple[int, str]:
+        """Length and SHA-256 of a blob. Raises `Hidden`, `Diverged` when it is not there."""
+        if root not in self._seen:
+            length, digest = 0, hashlib.sha256()
+            try:
+                for chunk in self._log.stream_blob(root):
+                    length += len(chunk)
+                    digest.update(chunk)
+            except Incomplete as error:
+                raise Hidden from error
+            except Damaged as error:
+                raise Diverged("content", f"{error}", "a blob of this log", root) from error
+            if len(self._seen) >= SEEN_MAX:
+                self._seen.clear()
+            self._seen[root] = length, digest.hexdigest()
+            self.checked += 1
+        return self._seen[root]
+
+    def _observed(self, body: ToolStarted) -> None:
+        seen = body.observed
+        for when, ref, digest in (
+            ("before", seen.before, seen.before_sha256), ("after", seen.after, seen.after_sha256),
+        ):  # fmt: skip
+            if ref is None:
+                continue
+            found = self._measured(ref.blob)[1]
+            if found != digest:
+                what = f"the digest of {seen.path} {when} {body.call} is not that of its content"
+                raise Diverged("content", what, found, digest)
+
+    def _output(self, body: ToolFinished) -> None:
+        """The text that a model read of an output of which it did not get all."""
+        if body.output is None or body.output.length > TEXT_BYTES_MAX or not isinstance(body.text, str):
+            return
+        data = self._log.get_blob(body.output.blob)
+        if body.output.length != body.output_bytes or MASKED.search(body.text):
+            return  # secrets were masked in what was kept: other lengths
+        if wrong := text_of_output(body.text, data):
+            raise Diverged("content", f"the text of {body.call} is not made of its output: {wrong}")
+
+    def _answer(self, state: Session, event: Event, body: ModelResponded | ModelFailed) -> None:
+        settings, agent = state.settings, state.agents.get(event.agent)
+        if settings is None or agent is None:
+            return
+        if body.raw is None:
+            if isinstance(body, ModelResponded):
+                self.undecoded.append(event.seq)
+            return
+        raw = self._log.get_blob(body.raw.blob)
+        status = body.status if isinstance(body, ModelFailed) else 0
+        found = decoded(settings.dialect, raw, status, lambda: sum(isinstance(x, Answered) for x in agent.items))
+        if found is None:
+            self.undecoded.append(event.seq)
+        elif isinstance(body, ModelResponded):
+            self._responded(event, body, found)
+        else:
+            _require_told(body, found)
+            self.answers += 1
+
+    def _responded(self, event: Event, body: ModelResponded, found: Decoded) -> None:
+        if found.answer is None:
+            told = found.failures[-1].failure if found.failures else "no answer"
+            raise Diverged("decoding", f"the raw bytes of {body.call} hold no whole answer", told, one(body))
+        again = msgspec.structs.replace(body, **found.answer)
+        if again == body:
+            self.answers += 1
+        elif MASKED.search(body.model + "".join(block.text + block.args + block.raw for block in body.blocks)):
+            self.undecoded.append(event.seq)
+        else:
+            what = f"the answer of {body.call} is not what its raw bytes say"
+            raise Diverged("decoding", what, difference=bodies(again, body))
+
+
+def _require_told(body: ModelFailed, found: Decoded) -> None:
+    """Raises `Diverged` unless the bytes tell this failure, or the transport may have told it by itself: with the text
+    that had come by then."""
+    if MASKED.search(body.message + body.partial):
+        return
+    if any(_is_told(body, failure) for failure in found.failures):
+        return
+    partials = {"", *(failure.partial[:PARTIAL_CHARACTERS_MAX] for failure in found.failures)}
+    if body.status == 0 and body.failure in OWN_FAILURES and body.partial in partials:
+        return
+    what = f"the failure of {body.call} is not the one that its raw bytes tell"
+    told = [f"{failure.failure} {failure.status}: {failure.message}" for failure in found.failures]
+    raise Diverged("decoding", what, " or ".join(told) or "an answer", one(body))
+
+
+def _is_told(body: ModelFailed, failure: ModelFailure) -> bool:
+    same = (body.failure, body.status) == (failure.failure, failure.status)
+    return same and failure.message in body.message and body.partial == failure.partial[:PARTIAL_CHARACTERS_MAX]
+
+
+def text_of_output(text: str, data: bytes) -> str:
+    """What is wrong with a text made of this output, "" if nothing: it has all of it, or its head and its tail with the
+    number of bytes that are left out between, and then an ending of its own."""
+    whole = clean(data)
+    if whole.text and text.startswith(whole.text):
+        return ""
+    places = list(_left_out.finditer(text))
+    if not places:
+        return "it does not begin with all of it"
+    if whole.exact is not None or any(_has_ends(text, place, data) for place in places):
+        return ""
+    return "head, tail and the number of bytes left out between them do not fit"
+
+
+def _has_ends(text: str, place: re.Match[str], data: bytes) -> bool:
+    head = text[: place.start()].encode()
+    for begin in (head, head + b"\n"):
+        tail = data[len(begin) + int(place[1]) :]
+        if data.startswith(begin) and tail and text[place.end() :].startswith(tail.decode(errors="replace")):
+            return True
+    return False
+
+
+def _refs(value: object) -> Iterator[BlobRef]:
+    """The blobs that a decoded body names."""
+    if isinstance(value, BlobRef):
+        yield value
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _refs(getattr(value, name))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _refs(item)

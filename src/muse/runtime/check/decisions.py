@@ -1,0 +1,135 @@
+"""Every recorded decision must be due in the state just before it, and none that was due may be left out.
+
+`due` says what might be decided; which of it comes first is a matter of what was ready, and is not compared. What
+cannot be left out follows from how an owner works (`runtime.loop`): in one append it takes, one after the other, all
+that is due and ready, and only an intent that the tool looks at first may not be ready. This module must not know
+facts.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from muse.decide.context import RULES_VERSION, Builder, Rules
+from muse.decide.due import Due, due, spec_of
+from muse.event.content import Observed
+from muse.event.envelope import Event
+from muse.event.kinds import KINDS, ApprovalDecided, ModelRequested, ToolStarted
+from muse.fold.state import Session
+from muse.runtime.check.differences import bodies, one
+from muse.runtime.check.report import Diverged
+from muse.runtime.check.story import BROKEN
+
+KNOWN_RULES = frozenset(range(1, RULES_VERSION + 1))
+"""The versions of the rules that this build has, each as it was."""
+
+REQUEST_FIELDS = frozenset({"items", "request_bytes", "request_sha256"})
+NAMED_MAX = 5
+_TYPE_OF = {kind.body: name for name, kind in KINDS.items()}
+
+
+def is_decision(event: Event) -> bool:
+    """Whether the owner decided this: by its type and, of an answer to an approval, by who gave it."""
+    if isinstance(event.body, ApprovalDecided):
+        return event.body.by != "person"
+    kind = KINDS.get(event.type)
+    return kind is not None and kind.origin == "decision"
+
+
+def has_builder(state: Session, name: str, rules: Rules) -> bool:
+    """Whether the bytes of a request by this builder can be built here."""
+    dialect = state.settings.dialect if state.settings else ""
+    builder = rules.builders.get(dialect)
+    return builder is not None and builder.name == name
+
+
+def check(state: Session, event: Event, rules: Rules) -> None:
+    """Raises `Diverged` unless this decision is due. Of a request whose builder is not at hand all but its bytes is
+    compared."""
+    body = event.body
+    if isinstance(body, ToolStarted):
+        body = msgspec.structs.replace(body, observed=Observed())
+    if isinstance(body, ModelRequested) and not has_builder(state, body.builder, rules):
+        rules = _with_stand_in(state, body.builder, rules)
+        body = msgspec.structs.replace(body, request_bytes=0, request_sha256=STAND_IN_SHA256)
+    found = _due(state, {event.agent}, rules)
+    if any((one.agent, one.cause) == (event.agent, event.cause) and one.body == body for one in found):
+        return
+    raise _nearest(event, body, found)
+
+
+def left_out(state: Session, agents: Iterable[str], rules: Rules) -> Due | None:
+    """A decision that is due for these agents and waits for nothing, if there is one."""
+    found = _due(state, agents, rules)
+    return next((one for one in found if not _is_looked_at_first(state, one)), None)
+
+
+def first_due(state: Session, agents: Iterable[str], rules: Rules) -> Due | None:
+    """Any decision that is due for these agents, if there is one."""
+    return next(iter(_due(state, agents, rules)), None)
+
+
+def name_of(one: Due) -> str:
+    """The type of a decision, and its call."""
+    return f"{_TYPE_OF[type(one.body)]} {getattr(one.body, 'call', '')}".rstrip()
+
+
+def _due(state: Session, agents: Iterable[str], rules: Rules) -> list[Due]:
+    known = state.settings is None or state.settings.dialect in rules.builders
+    try:
+        return due(state, agents, rules if known else _with_stand_in(state, "", rules))
+    except BROKEN as error:
+        raise Diverged("impossible", f"nothing can be decided from this state: {error}") from error
+
+
+STAND_IN_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""SHA-256 of no bytes."""
+
+
+def _with_stand_in(state: Session, name: str, rules: Rules) -> Rules:
+    assert state.settings is not None, "a request before the first opening"
+    builders = {**rules.builders, state.settings.dialect: Builder(name, lambda request: b"")}
+    return msgspec.structs.replace(rules, builders=builders)
+
+
+def _is_looked_at_first(state: Session, one: Due) -> bool:
+    """Whether the tool, or the snapshot around it, is looked at before this intent, so that it may come later."""
+    if not isinstance(one.body, ToolStarted):
+        return False
+    spec = spec_of(state.agents[one.agent], one.body.tool)
+    looked_at = one.body.recovery in ("reconcilable", "attachable")
+    return spec is not None and (looked_at or spec.writes)
+
+
+def _nearest(event: Event, body: msgspec.Struct, found: list[Due]) -> Diverged:
+    """Why none of what is due is this decision, told by the one that is most like it."""
+    alike = [other for other in found if type(other.body) is type(body)]
+    call = getattr(body, "call", None)
+    near = next((other for other in alike if getattr(other.body, "call", None) == call), alike[0] if alike else None)
+    if near is None:
+        return Diverged("not_due", f"{event.type} is not due here", f"due: {_named(found)}", one(body))
+    if near.body == body:
+        expected, recorded = (f"agent {x.agent}, cause {x.cause}" for x in (near, event))
+        return Diverged("cause", f"{event.type} is due, but not by this agent or cause", expected, recorded)
+    if isinstance(body, ModelRequested) and isinstance(near.body, ModelRequested):
+        differing = {name for name in body.__struct_fields__ if getattr(body, name) != getattr(near.body, name)}
+        if differing <= REQUEST_FIELDS:
+            return _other_request(body, near.body)
+    what = f"{event.type} is due here with other arguments"
+    return Diverged("arguments", what, one(near.body), one(body), bodies(near.body, body))
+
+
+def _other_request(body: ModelRequested, near: ModelRequested) -> Diverged:
+    """The sent bytes themselves are not in the log, so only their measures can be set side by side."""
+    what = f"the request of {body.call} is not the one that the log gives: something that it was built from is another"
+    expected, recorded = (
+        f"{one.request_bytes} bytes of {one.items} items, sha256 {one.request_sha256}" for one in (near, body)
+    )
+    return Diverged("request", what, expected, recorded, bodies(near, body))
+
+
+def _named(found: list[Due]) -> str:
+    if not found:
+        return "nothing"
+    names = [name_of(one) for one in found]
+    return ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")

@@ -1,0 +1,92 @@
+"""Whether an owner left out a decision: the places in a log at which nothing may be due that waits for nothing.
+
+One append holds facts, then all decisions that are due and ready, and is there whole or not at all. So where decisions
+end, nothing more was due; and where facts end without any, nothing was, unless a command had come in just before them
+(then the decisions of that append were dropped, to be derived again) or the owner stopped there for want of space.
+"""
+
+from typing import Final, Literal
+
+from muse.decide.context import Rules
+from muse.event.envelope import Event
+from muse.event.kinds import COMMANDS
+from muse.fold.state import Session
+from muse.log.chain import ABOUT_THE_LOG
+from muse.runtime.check import decisions
+from muse.runtime.check.differences import one
+from muse.runtime.check.report import Diverged
+from muse.runtime.loop import DECISIONS_MAX
+
+Part = Literal["decision", "fact", "command", "opening", "log"]
+
+OPENINGS: Final = frozenset({"session.opened", "ownership.taken"})
+
+
+def part_of(event: Event) -> Part:
+    """What an event is to an append."""
+    if decisions.is_decision(event):
+        return "decision"
+    if event.type in OPENINGS:
+        return "opening"
+    if event.type in ABOUT_THE_LOG:
+        return "log"
+    return "command" if event.type in COMMANDS else "fact"
+
+
+class Owed:
+    """Follows the appends of one log."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._waiting: set[str] = set()
+        self._last: Part = "command"
+        self._is_whole = False
+        self._decided = 0
+        self._held: Diverged | None = None
+
+    def before(self, state: Session, event: Event) -> None:
+        """Raises `Diverged` when this event shows that something was left out before it."""
+        part = part_of(event)
+        if part == "log":
+            return
+        if self._held is not None and part in ("decision", "fact"):
+            raise self._held
+        if part == "opening":
+            self._held = None
+        ends = self._last == "decision" or (self._last == "fact" and part == "command")
+        if self._is_whole and ends and part != "decision":
+            left = self._left_out(state)
+            if left is not None and self._last == "decision":
+                raise left
+            self._held = left
+
+    def after(self, event: Event, woken: set[str]) -> None:
+        """Take in an event that was folded, with the agents that it may have woken."""
+        part = part_of(event)
+        if part == "log":
+            return
+        self._waiting |= woken
+        self._decided = self._decided + 1 if part == "decision" else 0
+        if part == "fact":
+            self._is_whole = self._is_whole or self._last == "opening"
+        else:
+            self._is_whole = part == "decision" and self._decided < DECISIONS_MAX
+        self._last = part
+
+    def at_end(self, state: Session) -> None:
+        """Raises `Diverged` when something is still due at the end of a closed log, or of a whole append."""
+        if state.closed:
+            left = decisions.first_due(state, state.agents, self._rules)
+            if left is not None:
+                raise Diverged("left_due", "the session is closed, and something is still due", one(left.body))
+        elif self._is_whole and self._last == "decision" and (missing := self._left_out(state)) is not None:
+            raise missing
+
+    def _left_out(self, state: Session) -> Diverged | None:
+        left = decisions.left_out(state, self._waiting, self._rules)
+        self._waiting = set()
+        if left is None:
+            return None
+        name = decisions.name_of(left)
+        what = f"{name} was due for {left.agent} just before this, and nothing kept it from being decided"
+        return Diverged("left_due", what, one(left.body), "nothing")

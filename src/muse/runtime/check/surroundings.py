@@ -1,0 +1,128 @@
+"""What happens around calls: file changes, processes that were left running, timers. Each must name what it belongs to.
+
+This module must not know how calls begin and end.
+"""
+
+from typing import Final
+
+from muse.event.envelope import Event
+from muse.event.kinds import (
+    FilesChanged,
+    FilesUnknown,
+    ProcessAdopted,
+    ProcessReaped,
+    ProcessStarted,
+    TimerFired,
+    TimerSet,
+)  # fmt: skip
+from muse.fold.state import Session, ToolRun, process_key
+from muse.runtime.check.report import Diverged
+
+CAUSES: Final = frozenset(
+    {"model.responded", "approval.decided", "tool.started", "effect.doubted", "effect.reconciled", "cancel.requested"}
+)
+"""What leads to a look at the files: a use, the word that let it run, its start, its doubt."""
+
+
+class Surroundings:
+    """What is known of the surroundings of one session's calls."""
+
+    def __init__(self) -> None:
+        self._causes: dict[str, tuple[set[int], set[int]]] = {}
+        self._timers: dict[int, tuple[str, str]] = {}
+        self._left: set[str] = set()
+
+    def check(self, state: Session, event: Event) -> None:
+        """Raises `Diverged` for a fact that belongs to nothing."""
+        match event.body:
+            case FilesChanged():
+                self._changed(state, event, event.body)
+            case FilesUnknown():
+                self._looked(state, event, event.body.calls, pending=True)
+            case ProcessStarted() | ProcessAdopted() | ProcessReaped():
+                self._process(state, event, event.body)
+            case TimerFired():
+                self._fired(event, event.body)
+
+    def noted(self, state: Session, event: Event) -> None:
+        """Take in an event that was folded."""
+        if event.type == "model.responded":
+            before = self._causes.get(event.agent, (set(), set()))[0]
+            self._causes[event.agent] = {event.seq}, before
+        elif event.type in CAUSES:
+            self._causes.setdefault(event.agent, (set(), set()))[0].add(event.seq)
+        if isinstance(event.body, ProcessStarted):
+            self._left.add(event.body.call)
+        elif isinstance(event.body, TimerSet):
+            self._timers[event.seq] = event.body.key, event.agent
+        elif event.type == "session.opened":
+            self._timers = {timer.seq: (timer.key, timer.agent) for timer in state.timers.values()}
+
+    def _changed(self, state: Session, event: Event, body: FilesChanged) -> None:
+        self._looked(state, event, body.calls, pending=False)
+        if not body.calls and not body.external:
+            raise Diverged("order", "files changed between calls, so that others did it", "external", "not external")
+        runs = [run for call in body.calls if (run := state.run(call)) is not None and run.phase != "done"]
+        late = any(0 < run.intent < state.opened for run in runs)
+        if body.after_crash != late:
+            what = "files.changed says of its calls what the log does not: whether they began before a crash"
+            raise Diverged("order", what, f"after_crash: {late}", f"after_crash: {body.after_crash}")
+
+    def _looked(self, state: Session, event: Event, calls: tuple[str, ...], *, pending: bool) -> None:
+        """A look at the files names the calls that were open, and stands where one of them began or ended."""
+        if list(calls) != sorted(set(calls)):
+            raise Diverged("order", f"{event.type} names its calls once each, in order", sorted(set(calls)), calls)
+        for call in calls:
+            run = state.run(call)
+            if not (_is_open(run, pending) or call in self._left):
+                raise Diverged("no_intent", f"{event.type} names {call}, which was not open")
+        agent = state.agents.get(event.agent)
+        if agent is None or not any(event.cause in seqs for seqs in self._causes.get(event.agent, ())):
+            raise Diverged(
+                "cause", f"{event.type} names as its cause what leads to no look at the files", recorded=event.cause
+            )
+        own = next((run for run in agent.batch if run.intent == event.cause and run.phase == "running"), None)
+        if own is not None and own.key not in calls:
+            raise Diverged("no_intent", f"the look at the end of {own.key} leaves that call out", own.key, calls)
+
+    def _process(self, state: Session, event: Event, body: ProcessStarted | ProcessAdopted | ProcessReaped) -> None:
+        lane, _, number = body.call.partition("/")
+        agent = state.agents.get(lane)
+        if agent is None or lane != event.agent or not (number.isdecimal() and 0 < int(number) < agent.next_n):
+            raise Diverged("no_intent", f"{event.type} of {body.call}, a call that is not in this lane")
+        known = state.processes.get(process_key(body.pid, body.started))
+        if isinstance(body, ProcessStarted):
+            run = state.run(body.call)
+            causes = (0, run.intent) if run is not None and run.intent else (0,)
+            if known is not None:
+                raise Diverged("order", f"process {body.pid} is named twice", f"#{known.seq}", "again")
+            if event.cause not in causes and not self._is_cause(event):
+                raise Diverged("cause", f"{event.type} names another cause than its call's start", causes, event.cause)
+            return
+        if known is None or known.call != body.call:
+            raise Diverged(
+                "no_intent", f"{event.type} of process {body.pid}, which {body.call} is not known to have left"
+            )
+        _require(event, known.seq, reaped_with=isinstance(body, ProcessReaped) and self._is_cause(event))
+        if isinstance(body, ProcessAdopted) and known.epoch >= state.epoch:
+            raise Diverged("order", f"process {body.pid} is adopted by the owner that has it already")
+
+    def _is_cause(self, event: Event) -> bool:
+        return any(event.cause in seqs for seqs in self._causes.get(event.agent, ()))
+
+    def _fired(self, event: Event, body: TimerFired) -> None:
+        """Each timer fires once; it may do so at the very moment at which it is no longer needed."""
+        timer = self._timers.pop(event.cause, None)
+        if timer != (body.key, event.agent):
+            found = "no timer" if timer is None else f"the timer {timer[0]} of {timer[1]}"
+            raise Diverged("no_intent", f"the timer {body.key} fired, which was not set by its cause", found, body.key)
+
+
+def _is_open(run: ToolRun | None, pending: bool) -> bool:
+    return run is not None and run.phase != "done" and (pending or run.attempt > 0)
+
+
+def _require(event: Event, seq: int, *, reaped_with: bool) -> None:
+    """The end of a process names the event that named it; one found together with the end of its call, that call's."""
+    if event.cause != seq and not reaped_with:
+        raise Diverged("cause", f"{event.type} names another cause than what named the process", seq, event.cause)
