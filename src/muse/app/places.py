@@ -119,9 +119,10 @@ def archive_folder() -> Path:
     return muse_home() / "archive"
 
 
-def read_session(path: Path) -> Reading:
-    """A session open for reading only, its chain of stored roots followed; what is before damage stays readable."""
-    return Reading.open(lambda check: open_log(path, check=check))
+def read_session(path: Path, *, check: bool = True) -> Reading:
+    """A session open for reading only, its chain of stored roots followed; what is before damage stays readable.
+    Without `check` it is open at once, however long it is, and `Steps` follows the chain while it is looked at."""
+    return Reading.open(lambda whole: open_log(path, check=whole), check=check)
 
 
 def verify_file(

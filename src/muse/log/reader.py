@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import apsw
 
-from muse.errors import Damaged, LogError, StoreUnavailable
+from muse.errors import Damaged, InvalidEvent, LogError, StoreUnavailable
 from muse.event.codec import parse_header
 from muse.event.commitment import genesis
 from muse.log import blobs, chain, schema
@@ -269,6 +269,15 @@ class SqliteReader:
             f"{self.path}-wal is damaged: events from {seq} on stand behind the damage", seq=seq, hint=SALVAGE_HINT
         )
 
+    @property
+    def end_fault(self) -> Damaged | None:
+        """What can be seen to be wrong with the end of the log without following the chain to it."""
+        with self._reading():
+            try:
+                return self.tail_fault or self._epoch_fault(self._last().seq)
+            except InvalidEvent:  # its header is none: following the chain tells which is the first of such
+                return None
+
     def _check_chain(self) -> Head:
         head = Head(0, genesis(self.session))
         rows = self._db.execute("SELECT seq, header, leaf_count, root, hash FROM events ORDER BY seq")
@@ -276,10 +285,16 @@ class SqliteReader:
             _require_bytes(seq, header, root, hash_)
             _require_count(seq, count)
             head = chain.check_link(head, Stored(seq, header, None, None, count, root, hash_))
-        last = fetch(self._db, tuple[bytes], "SELECT header FROM events WHERE seq = ?", (head.seq,))
-        if last and parse_header(last[0][0]).epoch > self._epoch():
-            raise Damaged(f"event {head.seq} is of an epoch that was never opened", seq=head.seq)
+        if fault := self._epoch_fault(head.seq):
+            raise fault
         return head
+
+    def _epoch_fault(self, seq: int) -> Damaged | None:
+        """What is wrong with the epoch of the last event, which is `seq`."""
+        last = fetch(self._db, tuple[bytes], "SELECT header FROM events WHERE seq = ?", (seq,))
+        if not last or parse_header(last[0][0]).epoch <= self._epoch():
+            return None
+        return Damaged(f"event {seq} is of an epoch that was never opened", seq=seq, hint=SALVAGE_HINT)
 
     def _adopt_connection(self, db: apsw.Connection) -> None:
         self._db = db

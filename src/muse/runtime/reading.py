@@ -4,6 +4,7 @@ Front doors and exports read through this; they never see the store. It must not
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -11,9 +12,11 @@ import msgspec
 
 from muse.decide.context import Rules
 from muse.errors import Damaged, Incomplete, InvalidEvent, UsageError
+from muse.event.commitment import genesis
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, decode
-from muse.log.protocol import Log, Stored
+from muse.log.chain import check_link
+from muse.log.protocol import Head, Log, Stored
 
 if TYPE_CHECKING:
     from muse.event.sent import Sent
@@ -46,9 +49,13 @@ class Reading:
         return self._damage
 
     @classmethod
-    def open(cls, open_log: Callable[[bool], Log]) -> Self:
+    def open(cls, open_log: Callable[[bool], Log], *, check: bool = True) -> Self:
         """Open with the chain checked; `open_log(check)` opens. Where the check names a bad event, what is before it
-        stays readable. Raises what opening raises when nothing is."""
+        stays readable. Raises what opening raises when nothing is. Without `check` only the end is looked at, and
+        whoever reads checks the rest (`follow_chain`)."""
+        if not check:
+            log = open_log(False)
+            return cls(log, getattr(log, "end_fault", None))
         try:
             return cls(open_log(True))
         except Damaged as error:
@@ -62,6 +69,14 @@ class Reading:
         for stored in self._read(after, before):
             yield _decoded(stored)
 
+    def follow_chain(self, link: Head | None, before: int) -> Iterator[tuple[Head, Event]]:
+        """The events after `link` (None: from the first), below `before`, each with its link: proven to follow the one
+        before, as opening does it for the whole log. Raises `Damaged` at the first that does not."""
+        link = Head(0, genesis(self.session)) if link is None else link
+        for stored in self._read(link.seq, before):
+            link = check_link(link, stored)
+            yield link, _decoded(stored)
+
     def follow(self, after: int, stopped: Callable[[], bool]) -> Iterator[Event]:
         """As `events`, then waits for more until `stopped()`."""
         self._require_whole()
@@ -71,6 +86,12 @@ class Reading:
     def event(self, seq: int) -> Event | None:
         """One event, or None where the log has none of that number."""
         return next(self.events(after=seq - 1, before=seq + 1), None)
+
+    def raw(self, after: int, before: int) -> Iterator[tuple[bytes, bytes, Callable[[], Event]]]:
+        """The events with after < seq < before as they are stored: header, body (empty where it was redacted), and
+        what decodes them."""
+        for stored in self._read(after, before):
+            yield stored.header, stored.body or b"", partial(_decoded, stored)
 
     def stored(self, seq: int) -> Stored | None:
         """One event as it is stored: exact bytes, commitment and chain value."""
