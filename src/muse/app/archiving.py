@@ -17,6 +17,7 @@ import msgspec
 
 from muse.app import keeping, snapshot_folders
 from muse.app.commands import known_secrets
+from muse.app.indexing import forget_index
 from muse.app.keeping import Holding, Part
 from muse.app.places import archive_folder, catalog, open_log, run_folder, session_files, tombstones, verify_file
 from muse.config import muse_home
@@ -92,6 +93,7 @@ def put_away(found: Holding, children: Mapping[str, Iterable[str]], target: Path
         hit("in_archiving")
         _unlink_as_packed(path, held, head, record)
         hit("in_archiving")
+        forget_index(path)
         keeping.remove_run_folder(session)
     finally:
         held.release()

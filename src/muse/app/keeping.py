@@ -17,6 +17,7 @@ import msgspec
 
 from muse.app import snapshot_folders
 from muse.app.commands import known_secrets
+from muse.app.indexing import forget_index
 from muse.app.places import events, open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
 from muse.errors import Busy, MuseError, UsageError
@@ -303,12 +304,13 @@ def require_as_shown(entry: Entry) -> None:
 
 
 def bury(stone: Tombstone, path: Path, held: lock.OwnerLock) -> None:
-    """Tombstone, log, run folder, in the order that leaves no half session behind at any instant."""
+    """Tombstone, log, index, run folder, in the order that leaves no half session behind at any instant."""
     stones = tombstones()
     stones.begin(stone)
     hit("in_removal")
     unlink_log(path, held)
     hit("in_removal")
+    forget_index(path)
     stones.finish(stone.session)
     hit("in_removal")
     remove_run_folder(stone.session)

@@ -16,6 +16,7 @@ import msgspec
 
 from muse.app import snapshot_folders
 from muse.app.archiving import archived, forget, holding_of, is_in_active
+from muse.app.indexing import stray_indexes
 from muse.app.keeping import is_locked, left_running, recorded_calls, run_part, stop_runner, unrecorded_ends, usage
 from muse.app.places import SUFFIX, archive_folder, catalog, open_log, run_folder, session_files, tombstones
 from muse.config import muse_home
@@ -39,6 +40,7 @@ Kind = Literal[
     "blobs",
     "archive",
     "snapshots",
+    "index",
 ]
 
 
@@ -80,6 +82,7 @@ def look_around(clock: Callable[[], float] = time.time) -> Found:
     _unpacked(found)
     _archives(found, old)
     _snapshots(found, entries)
+    _indexes(found)
     return found
 
 
@@ -384,6 +387,14 @@ def _snapshots(found: Found, entries: dict[str, Entry]) -> None:
         found.leftovers.append(Leftover("draft", str(folder), "it was being taken away", files, size))
 
 
+def _indexes(found: Found) -> None:
+    for path in stray_indexes():
+        with suppress(OSError):
+            found.leftovers.append(
+                Leftover("index", str(path), "the session that it is of is not in the list", 1, path.lstat().st_size)
+            )
+
+
 def _take_snapshots(leftover: Leftover) -> str:
     return "" if snapshot_folders.take_folder_away(Path(leftover.path)) else "a session works with it"
 
@@ -416,5 +427,5 @@ def _folders(place: Path) -> Iterator[Path]:
 _TAKES: Final[dict[str, Callable[[Leftover], str]]] = {
     "tombstone": _settle_tombstone, "run folder": _take_run_folder, "spool": _take_spool,
     "empty log": _take_empty_log, "blobs": _sweep_blobs, "beside a log": _take_beside, "draft": _take_draft,
-    "unpacked": _take_folder, "archive": _take_archive, "snapshots": _take_snapshots,
+    "index": _take_draft, "unpacked": _take_folder, "archive": _take_archive, "snapshots": _take_snapshots,
 }  # fmt: skip

@@ -13,9 +13,10 @@ from typing import Final
 
 from muse.app import snapshot_folders
 from muse.app.commands import known_secrets, origin
+from muse.app.indexing import forget_index
 from muse.app.keeping import left_running, recorded_calls, stop_runner
 from muse.app.models import rules
-from muse.app.places import open_log, run_folder
+from muse.app.places import open_log, path_of, run_folder
 from muse.config import muse_home
 from muse.errors import Busy, UsageError
 from muse.event.kinds import LogRedacted
@@ -38,6 +39,7 @@ class Redaction:
     def __init__(self, log: Log, held: Ownership | None, texts: Iterable[bytes], whole: Iterable[int]) -> None:
         self._log = log
         self._held = held
+        self._path = path_of(log)
         self.texts = tuple(texts)
         self.needles = Needles(self.texts)
         self._whole = tuple(whole)
@@ -71,7 +73,9 @@ class Redaction:
             body = known_secrets().masked(LogRedacted(seqs=seqs, reason=reason, origin=origin(client)))
             record = [seal(body, "main", 0)]
             self._log.redact(leaves_for(self._log, self.plan), list(self.plan.blobs), self._held.epoch, record)
-        return [*self._in_run_folder(), *_in_history(self.needles), *_in_snapshots(self.needles)]
+        index = forget_index(self._path)
+        also = index if self.plan else []
+        return [*also, *self._in_run_folder(), *_in_history(self.needles), *_in_snapshots(self.needles)]
 
     def look_again(self) -> Plan:
         """What a fresh look at the log finds of the texts: nothing, unless somebody said it again meanwhile."""

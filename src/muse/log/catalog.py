@@ -56,7 +56,7 @@ State = Literal["running", "waiting", "closed", "stopped", "empty", "damaged"]
 class Totals(msgspec.Struct):
     """What was counted up to event `seq`, whose chain value is `hash` (hex). `open` maps the seq of each unanswered
     approval request to its call; `opened` and `prompted` are the seqs of the last opening and the first prompt;
-    `parents` names the sessions whose events this one goes on from. `checked` is the stamp of the files (`_stamp`)
+    `parents` names the sessions whose events this one goes on from. `checked` is the stamp of the files (`stamp_of`)
     whose chain was found whole."""
 
     seq: int = 0
@@ -161,7 +161,7 @@ class Catalog:
     def _check(self, path: Path, log: Log) -> None:
         """Follow the chain of a log that changed since it was last listed and that nobody owns: an owner notices
         damage itself. Once for each change, and not of the largest, so that a listing stays quick. Raises Damaged."""
-        stamp = _stamp(path)
+        stamp = stamp_of(path)
         totals = self._totals.get(clean(str(path)).text)
         if not isinstance(log, Checkable) or not stamp or (totals is not None and totals.checked == stamp):
             return
@@ -276,7 +276,7 @@ def _workspace(opened: Event | None) -> str:
     return b"".join(leaf.text for leaf in leaves if leaf.path == b'["workspace"]').decode("utf-8", "replace")
 
 
-def _stamp(path: Path) -> str:
+def stamp_of(path: Path) -> str:
     """What changes whenever a log's files do, "" where they cannot be seen."""
     parts = []
     for name in (path, Path(f"{path}-wal")):

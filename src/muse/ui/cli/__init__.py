@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "log": "List events; -f follows a running session.",
     "show": "One event in full.",
     "ls": "List sessions.",
+    "search": "Find what was said, run or changed, in all sessions.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
     "verify": "Check what a log proves, and what it does not.",
     "redact": "Take a secret out of a session; the rest still verifies.",
@@ -41,7 +42,7 @@ LATER = frozenset(
     {
         "acp", "agents", "answer", "blame", "config", "continue", "diff", "files", "fork", "help",
         "history", "import", "init", "login", "logout", "mcp", "pause", "review", "rewind",
-        "run", "search", "serve", "start", "status", "summary", "up", "update", "version", "why",
+        "run", "serve", "start", "status", "summary", "up", "update", "version", "why",
     }
 )  # fmt: skip
 """Words that people take for commands, and that are none (yet): they must never become a paid prompt by accident."""

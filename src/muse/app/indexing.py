@@ -1,0 +1,164 @@
+"""The indexes of sessions: where they are, bringing one up to date with its log, and taking one away.
+
+An index is a cache: it may be deleted at any time, and whoever searches makes it again. It goes with what it is of:
+when a session is removed or archived, or anything is redacted in it. That nobody puts back what was just taken away is
+made sure of by order: who indexes looks at the log once more when all is durable, and who takes something out of a log
+removes the index after that. This module must not know what is searched for.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from muse.app.places import open_log
+from muse.config import muse_home
+from muse.errors import LogError, MuseError, StoreUnavailable
+from muse.event.codec import parse_header
+from muse.event.envelope import decode
+from muse.log.catalog import stamp_of
+from muse.log.protocol import Log
+from muse.log.search.index import SUFFIX, Broken, Index, Reached, Said, remove
+from muse.log.search.texts import Texts
+
+__all__ = ["Broken", "Index", "Reached", "forget_index", "index_of", "indexes", "stray_indexes", "up_to_date"]
+
+
+def index_of(path: Path) -> Path | None:
+    """Where the index of a log is kept; None for a log that is not below MUSE_HOME, which has none."""
+    try:
+        inside = path.absolute().relative_to((muse_home() / "sessions").absolute())
+    except ValueError:
+        return None
+    return _folder() / inside.parent / f"{inside.stem}{SUFFIX}"
+
+
+def indexes() -> Iterator[tuple[Path, Path]]:
+    """All indexes, each with the log that it is of."""
+    for place, _, names in os.walk(_folder()):
+        for name in names:
+            path = Path(place, name)
+            stem = name.removesuffix("-journal").removesuffix(SUFFIX)
+            yield path, muse_home() / "sessions" / path.relative_to(_folder()).parent / f"{stem}.muse"
+
+
+def stray_indexes() -> list[Path]:
+    """Indexes of logs that are not there (any more)."""
+    return [path for path, log in indexes() if not log.exists()]
+
+
+def forget_index(path: Path) -> list[str]:
+    """Take the index of a log away, after what it must not hold any more has left the log; the file, if there was one.
+    Raises StoreUnavailable."""
+    index = index_of(path)
+    try:
+        return [str(index)] if index is not None and remove(index) else []
+    except OSError as error:
+        raise StoreUnavailable(f"{index}: {error.strerror or error}", hint="delete it, then try again") from error
+
+
+def up_to_date(path: Path, said: Callable[[str], None], progress: Callable[[str, int, int], None]) -> Index | None:
+    """The index of a log, with all in it that the log holds now; None for a log that has none. `said` is told when one
+    had to be made anew, `progress` the session, how far it is and how far there is. Raises StoreUnavailable where it
+    cannot be kept, and what opening a log raises."""
+    place = index_of(path)
+    if place is None:
+        return None
+    stamp = stamp_of(path)
+    try:
+        index = Index.open(place)
+        if index is not None:
+            if stamp and index.reached().stamp == stamp:
+                return index
+            index.close()
+    except Broken as error:
+        said(f"the index of {path.stem} is made anew: {error}")
+        remove_quietly(place)
+    log = open_log(path, check=False)
+    try:
+        if not log.head().seq:
+            return None
+        return _grown(path, place, log, stamp, progress)
+    finally:
+        log.close()
+
+
+def _grown(path: Path, place: Path, log: Log, stamp: str, progress: Callable[[str, int, int], None]) -> Index:
+    source = _Source(log, stamp, progress)
+    try:
+        with Index.create(place) as index:
+            index.grow(source.more, source.ending)
+    except Broken as error:
+        remove_quietly(place)
+        raise StoreUnavailable(f"the index of {path.stem} cannot be made: {error}") from error
+    if source.redacted_since() or not path.exists():
+        remove_quietly(place)
+        raise StoreUnavailable(f"{path.stem} was changed while it was indexed")
+    found = Index.open(place)
+    if found is None:
+        raise StoreUnavailable(f"the index of {path.stem} was taken away while it was made")
+    return found
+
+
+class _Source:
+    """A log as an index reads it, up to the head at which it was opened."""
+
+    def __init__(self, log: Log, stamp: str, progress: Callable[[str, int, int], None]) -> None:
+        self._log = log
+        self._stamp = stamp
+        self._progress = progress
+        self._texts = Texts(log.stream_blob)
+        self._head = log.head().seq
+        self._problem = ""
+        self._redacted = 0
+
+    def more(self, reached: Reached) -> Iterable[Said] | None:
+        """What comes after; None where the log is another one, or something was taken out of it since its first event
+        was read."""
+        self._redacted = max(self._redacted, reached.redacted, self._last_redaction(reached.seq, self._head))
+        if reached.seq == 0:
+            return self._said(0)
+        stored = next(self._log.read(after=reached.seq - 1, before=reached.seq + 1), None)
+        if stored is None or stored.hash != reached.hash or reached.redacted != self._redacted:
+            return None
+        return self._said(reached.seq)
+
+    def _said(self, after: int) -> Iterator[Said]:
+        try:
+            for stored in self._log.read(after=after, before=self._head + 1):
+                event = decode(stored.header, stored.body, stored.hidden)
+                self._texts.cut = 0
+                texts = [one.text for one in self._texts.of(event)]
+                yield Said(stored.seq, stored.hash, event.time, texts, self._texts.cut)
+                self._progress(self._log.session, stored.seq, self._head)
+        except (LogError, UnicodeDecodeError) as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            self._problem = str(error)
+
+    def ending(self) -> Reached:
+        """What the index keeps besides."""
+        return Reached(stamp=self._stamp, redacted=self._redacted, problem=self._problem or self._texts.problem)
+
+    def redacted_since(self) -> bool:
+        """Whether something was taken out of the log since it was opened."""
+        return self._last_redaction(self._head, None) > 0
+
+    def _last_redaction(self, after: int, upto: int | None) -> int:
+        last = 0
+        for seq, header in self._log.headers(after):
+            if upto is not None and seq > upto:
+                break
+            if b'"log.redacted"' in header and parse_header(header).type == "log.redacted":
+                last = seq
+        return last
+
+
+def remove_quietly(index: Path) -> None:
+    """Take an index away if that can be done."""
+    with contextlib.suppress(OSError, MuseError):
+        remove(index)
+
+
+def _folder() -> Path:
+    return muse_home() / "cache" / "search"
