@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import termios
 from contextlib import closing
 from pathlib import Path
 
@@ -189,74 +188,12 @@ def test_show_of_a_blob_that_is_not_there_names_those_that_are(past: World) -> N
     assert "changes.0.before, changes.0.after" in done.err
 
 
-# -- stepping ----------------------------------------------------------------------------------------------------------
+# -- replay ------------------------------------------------------------------------------------------------------------
 
 
 def plain(text: str) -> str:
     """What was shown, each line that was overwritten on a line of its own."""
     return re.sub(r"\x1b\[[0-9;]*[mK]", "", text.replace("\r\x1b[K", "\n")).replace("\r", "")
-
-
-def test_replay_steps_forwards_and_backwards_on_a_terminal(past: World) -> None:
-    on = past.terminal("replay")
-    before = termios.tcgetattr(on.slave)
-    assert "▶ opened" in plain(on.expect("[1/"))
-    on.send("\r")
-    assert "    Mend the\n    failing test\n" in plain(on.expect("[2/"))
-    on.send(" n")
-    on.expect("[3/")
-    assert "… model" in plain(on.expect("[4/"))
-    on.send("b")
-    assert "+ agent" in plain(on.expect("[3/"))
-    on.send("q")
-    code, _ = on.end()
-    assert code == 0
-    assert termios.tcgetattr(on.slave) == before
-
-
-def test_replay_goes_to_an_event_and_searches(past: World) -> None:
-    seq = seq_of(past, "files.changed", 1)
-    on = past.terminal("replay", "@3")
-    on.expect("[3/")
-    on.send(f"{seq}\r")
-    shown = plain(on.expect(f"[{seq}/"))
-    while "+x = 3" not in shown:
-        shown += plain(on.expect(f"[{seq}/"))
-    on.send("g")
-    on.expect("▶ opened")
-    on.send("/ALL IS WELL\r")
-    assert "“All is well.”" in plain(on.expect("well.”"))
-    on.send("999\r")
-    on.expect("there is no event 999")
-    on.send("q")
-    assert on.end()[0] == 0
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_the_terminal_is_as_it_was_when_replay_is_ended(past: World, number: signal.Signals, code: int) -> None:
-    on = past.terminal("replay")
-    before = termios.tcgetattr(on.slave)
-    on.expect("[1/")
-    eventually(lambda: termios.tcgetattr(on.slave) != before)
-    on.process.send_signal(number)
-    assert on.end()[0] == code
-    assert termios.tcgetattr(on.slave) == before
-
-
-def test_no_step_is_wider_than_the_terminal(past: World) -> None:
-    on = past.terminal("replay", "--no-color")
-    termios.tcsetwinsize(on.slave, (24, 80))
-    on.expect("[1/")
-    last = len(past.events())
-    shown = ""
-    for at in range(2, last + 1):
-        on.send("n")
-        shown += on.expect(f"[{at}/{last}]")
-    on.send("q")
-    on.end()
-    lines = plain(shown).split("\n")
-    assert len(lines) > last
-    assert max(len(line) for line in lines) <= 80
 
 
 def test_plain_prints_all_at_once_on_a_terminal_too(past: World) -> None:
@@ -463,17 +400,6 @@ def test_no_head_to_keep_is_given_of_a_damaged_log(past: World, broken: Path) ->
     done = past.run("verify", str(broken))
     assert done.code == 6
     assert "the first bad event is #5" in done.out
-
-
-def test_stepping_ends_at_the_damage_and_says_so(past: World, broken: Path) -> None:
-    on = past.terminal("replay", str(broken))
-    on.expect("[1/4]")
-    on.send("G")
-    on.expect("[4/4]")
-    on.send("n")
-    on.expect("event 5 does not fit the chain")
-    on.send("q")
-    assert on.end()[0] == 6
 
 
 def test_a_log_of_a_newer_version_is_said_to_be_one(past: World, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from muse.errors import Damaged, UsageError
+from muse.app.beside import Besides
+from muse.errors import Damaged, MuseError, UsageError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event
 from muse.event.kinds import COMMANDS
@@ -88,6 +89,7 @@ class Steps:
         self._type_of = array("H")
         self._turns = array("L")
         self._lights = Lights(reading.session)
+        self._besides = Besides()
         self.session = reading.session
         self.damage: Damaged | None = reading.damage
         """Where the log is damaged: events from `damage.seq` on cannot be read. May become known while it is
@@ -130,6 +132,7 @@ class Steps:
         learn(self._context, event)
         before = self._in_turn()
         self._lights.take(event)
+        self._besides.take(event)
         if self._in_turn() and not before:
             self._turns.append(event.seq)
         self._lane_of.append(self._lanes.setdefault(event.agent, len(self._lanes)))
@@ -204,7 +207,24 @@ class Steps:
     def panel(self, seq: int) -> Panel | None:
         """What the state pane says after that event; None where the index has not come there."""
         state = self.state(seq)
-        return panel(state) if state is not None else None
+        return panel(state, self._besides.at(seq, self.event)) if state is not None else None
+
+    def panel_when_known(self, seq: int) -> Panel:
+        """The same, after the index has come there; 0 stands for before the first event. Raises `Damaged` or
+        another error where that cannot be."""
+        while self.indexed < seq <= self.head:
+            self.index()
+        if self.damage is not None and seq > self.head:
+            raise self.damage
+        found = self.panel(seq)
+        if found is None:
+            raise MuseError(self.broken or f"the state after #{seq} is not known")
+        return found
+
+    @property
+    def broken(self) -> str:
+        """Why no state is known from some event on: what is recorded there cannot follow what stands before it."""
+        return self._lights.broken
 
     # -- marks -------------------------------------------------------------------------------------------------------
 

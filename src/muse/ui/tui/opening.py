@@ -1,6 +1,8 @@
 """Opens the screen on a session, and gives the exit code when it was left."""
 
+import asyncio
 import os
+import signal
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -13,8 +15,10 @@ from muse.ui.cli.address import Place, require_event
 from muse.ui.cli.filtering import now
 from muse.ui.tui.listing import Listing
 from muse.ui.tui.screen import Opened, ReplayScreen
-from muse.view.filters import Filter, parsed
+from muse.view.filters import TERMS, Filter, parsed
+from muse.view.moments import Moment
 
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 IMPORT_WITHIN: Final = 3
 """An imported log says so in one of its first events."""
 
@@ -30,12 +34,18 @@ class ReplayApp(App[int], inherit_bindings=False):
         self.animation_level = "none"
         self._opened = opened
 
+    def on_mount(self) -> None:
+        """A signal that asks for the end leaves the terminal as it was."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self.exit, 128 + number)
+
     def get_default_screen(self) -> ReplayScreen:
         """The one screen."""
         return ReplayScreen(self._opened)
 
 
-def opened(place: Place, reading: app.Reading, *, text: str, wanted: Filter) -> Opened:
+def opened(place: Place, reading: app.Reading, *, wanted: Filter) -> Opened:
     """What the screen needs to know. Raises `UsageError` when the session has no such event."""
     address = place.address
     require_event(reading, address.seq)
@@ -49,15 +59,35 @@ def opened(place: Place, reading: app.Reading, *, text: str, wanted: Filter) -> 
         imported=any(row.type == "log.imported" for row in steps.rows(1, IMPORT_WITHIN)) if steps.head else False,
         owner=lambda: app.owner_pid(place.path),
         parse=lambda line: parsed(line, now()),
-        filter_text=text,
+        filter_text=written(wanted),
         wanted=wanted,
     )
 
 
-def replay_on_screen(place: Place, *, colour: bool, text: str = "", wanted: Filter) -> int:
+def written(wanted: Filter) -> str:
+    """A filter as a line of text, for the prompt: `parsed` makes the same of it."""
+    words: list[str] = []
+    for term in TERMS:
+        value = getattr(wanted, term.field)
+        if isinstance(value, Moment):
+            words += [f"{term.name}:{f'@{value.seq}' if value.seq else value.time}"] if value else []
+        elif isinstance(value, bool):
+            words += [term.name] if value else []
+        else:
+            words += [f"{term.name}:{_quoted(str(one))}" for one in value]
+    return " ".join(words)
+
+
+def _quoted(text: str) -> str:
+    if text and not any(sign in text for sign in " \t\"'"):
+        return text
+    return f"'{text}'" if '"' in text else f'"{text}"'
+
+
+def replay_on_screen(place: Place, *, colour: bool, wanted: Filter) -> int:
     """Show the session until the reader leaves. Returns the exit code."""
     if not colour:
         os.environ["NO_COLOR"] = "1"  # Textual asks for nothing else, and what it starts is to know it too
     with app.read_session(place.path) as reading:
-        code = ReplayApp(opened(place, reading, text=text, wanted=wanted)).run()
+        code = ReplayApp(opened(place, reading, wanted=wanted)).run()
     return code if code is not None else 1

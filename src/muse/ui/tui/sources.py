@@ -81,6 +81,8 @@ def state(steps: Steps, seq: int) -> Content:
     if seq > steps.head:
         return Content("state", _damage(steps).lines)
     now = steps.panel(seq)
+    if now is None and steps.broken:
+        return Content("state", (Line(one_line(f"not known: {steps.broken}"), "bad"),))
     if now is None:
         known = f"not known yet: the log was read up to #{steps.indexed:,} of {steps.head:,}"
         return Content("state", (Line(known, "dim"),))
