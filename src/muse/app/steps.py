@@ -4,40 +4,51 @@ The screen of `muse replay` stands on this. What costs much is done in slices (`
 screen stays alive meanwhile; everything else answers at once. It must not know how anything is shown.
 """
 
-import re
 import threading
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from muse.app.beside import Besides
-from muse.errors import Damaged, MuseError, UsageError
+from muse.app.step_index import Index
+from muse.app.step_search import Pattern as Pattern
+from muse.app.step_search import blobs_may_hold
+from muse.app.step_search import pattern as pattern
+from muse.errors import Damaged, MuseError
 from muse.event.content import BlobRef
-from muse.event.envelope import Event
+from muse.event.envelope import Event, Redacted
 from muse.event.kinds import COMMANDS
-from muse.runtime.light import Lights
-from muse.runtime.reading import Reading
+from muse.log.protocol import PAGE_EVENTS, Head
+from muse.runtime.reading import VERIFY_HINT, Reading
 from muse.runtime.session import Session
 from muse.view.detail import DETAIL_LINES_MAX, detailed
-from muse.view.marks import Mark, mark
+from muse.view.filters import Filter, Past
+from muse.view.line import Line
+from muse.view.marks import Mark
 from muse.view.panel import Panel, panel
-from muse.view.text import detail_text, row_text
-from muse.view.timeline import Context, Row, learn, row
+from muse.view.timeline import Call, Context, Row, learn, row
 
-PAGE: Final = 200
-TYPES_MAX: Final = 2**16 - 1
-"""Types that are told apart; those beyond (an odd log) count as one."""
+SLICE_EVENTS: Final = 64
+"""Events that are worked on before somebody who waits gets at the log."""
+SEARCHED_EVENTS: Final = 256
+WAIT_SECONDS: Final = 0.0005
+WAITS_MAX: Final = 1_000
+SHORT_FOLD_EVENTS: Final = 1_000
+"""A state that is no further behind the index than this is folded when it is asked for."""
+WARM_EVENTS: Final = 200
+"""Before the index has come to a row, so many events before it are looked through for what its call does."""
+CALLS_KEPT_MAX: Final = 10_000
+END_EVENTS: Final = 64
+"""So many of the newest events are looked through for whether the session is closed."""
+LOOKED_AT_ONCE: Final = 4_096
+ABOUT_THE_LOG: Final = frozenset({"log.redacted", "log.recovered", "head.signed"})
+"""Events that say nothing of whether the session is closed."""
+
 Matches = Callable[[Event, Row], bool]
-
-
-class Pattern(msgspec.Struct, frozen=True):
-    """What is searched for, ready to be looked for in lines."""
-
-    regex: re.Pattern[str]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,164 +61,197 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Selection(msgspec.Struct):
-    """The events that pass a filter, in order. `grow` adds to it; `upto` is the last event that was looked at."""
+    """The events that pass a filter, in order, each with its mark. `grow` adds to it; `upto` is the last event that was
+    looked at."""
 
     matches: Matches
-    seqs: "array[int]"
+    wanted: Filter | None = None
+    seqs: "array[int]" = msgspec.field(default_factory=lambda: array("L"))
+    marks: bytearray = msgspec.field(default_factory=bytearray)
     upto: int = 0
+    known: dict[tuple[int, int, int], bool] = {}
 
 
-def pattern(text: str, *, regex: bool = False) -> Pattern:
-    """What to search for: a text, whatever its case, or a regular expression (Python's `re`, case counts).
+class _Gate:
+    """One thread at a time; whoever has something to show (`with gate`) goes before whoever works on (`behind`)."""
 
-    Raises `UsageError` for an expression that is none, or that matches everything."""
-    if not text:
-        raise UsageError("nothing to search for")
-    try:
-        return Pattern(re.compile(text) if regex else re.compile(re.escape(text), re.IGNORECASE))
-    except re.error as error:
-        raise UsageError(f"not a regular expression: {error}") from error
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._counting = threading.Lock()
+        self._waiting = 0
+
+    def __enter__(self) -> None:
+        self._wait(1)
+        self._lock.acquire()
+        self._wait(-1)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _wait(self, by: int) -> None:
+        with self._counting:
+            self._waiting += by
+
+    @contextmanager
+    def behind(self) -> Iterator[None]:
+        """For a piece of work that takes a few milliseconds."""
+        for _ in range(WAITS_MAX):
+            if not self._waiting:
+                break
+            time.sleep(WAIT_SECONDS)
+        with self._lock:
+            yield
 
 
 class Steps:
     """The steps of one session. Seqs are those of the log, 1 to `head`.
 
-    `index`, `grow` and `find` may run in one other thread than the rest. `close` closes the reading too.
+    `index`, `grow` and `find` take long, and may run in other threads than the rest: they let the rest go first,
+    between two events. The log may grow meanwhile (`refresh`). `close` closes the reading too.
+
+    The reading may be one whose chain was not checked (`read_session(…, check=False)`): the index follows it, and where
+    it names damage, `damage` says so and `head` goes back to the last event before it.
     """
 
     def __init__(self, reading: Reading, *, home: str = "") -> None:
         """`home` is a folder to be shown as `~`."""
         self._reading = reading
-        self._lock = threading.RLock()
-        self._context = Context(home=home)
-        self._marks = bytearray()
-        self._lanes: dict[str, int] = {}
-        self._lane_of = array("H")
-        self._spans: dict[str, tuple[int, int]] = {}
-        self._going: set[int] = set()
-        self._types: dict[str, int] = {}
-        self._type_of = array("H")
-        self._turns = array("L")
-        self._lights = Lights(reading.session)
-        self._besides = Besides()
+        self._home = home
+        self._gate = _Gate()
+        self._index = Index(reading.session)
+        self._link: Head | None = None
+        self._calls: dict[tuple[int, str], Call] = {}
         self.session = reading.session
         self.damage: Damaged | None = reading.damage
-        """Where the log is damaged: events from `damage.seq` on cannot be read. May become known while it is
-        indexed; then `head` goes back to the last event before it."""
+        """Where the log is damaged: events from `damage.seq` on cannot be read. May become known later."""
         self.head = 0
         self.closed = False
         """Whether the session is closed as of `head`."""
         self.refresh()
+        self._indexed_from = self.head
 
     # -- what is there -----------------------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
         """Look whether the log has grown (or was found damaged); cheap enough for every 50 ms."""
-        with self._lock:
-            head = self.damage.seq - 1 if self.damage is not None else self._reading.head().seq
+        with self._gate:
+            head = self._reading.head().seq if self.damage is None else self.damage.seq - 1
             if head == self.head:
                 return False
             self.head = head
+            kinds = [event.type for event in self._read(max(head - END_EVENTS, 0), head + 1)]
+            said = (kind for kind in reversed(kinds) if kind not in COMMANDS and kind not in ABOUT_THE_LOG)
+            self.closed = next(said, "") == "session.closed"
             return True
 
     @property
     def indexed(self) -> int:
-        """Up to which event marks, turns, states and selections are known."""
-        return len(self._marks)
+        """Up to which event the chain was followed, and marks, turns, states and selections are known."""
+        return min(self._index.seq, self.head)
 
     def index(self, budget_seconds: float = 0.05) -> bool:
         """Go on building the index for about so long. True while there is more to do."""
         until = time.monotonic() + budget_seconds
-        with self._lock:
-            try:
-                for event in self._reading.events(after=self.indexed, before=self.head + 1):
-                    self._take(event)
-                    if time.monotonic() > until:
-                        break
-            except Damaged as error:
-                self.damage, self.head = error, self.indexed
-            return self.indexed < self.head
+        while self._index.seq < self.head:
+            with self._gate.behind():
+                self._take(min(self._index.seq + SLICE_EVENTS, self.head) + 1)
+            if time.monotonic() > until:
+                break
+        return self._index.seq < self.head
 
-    def _take(self, event: Event) -> None:
-        learn(self._context, event)
-        before = self._in_turn()
-        self._lights.take(event)
-        self._besides.take(event)
-        if self._in_turn() and not before:
-            self._turns.append(event.seq)
-        self._lane_of.append(self._lanes.setdefault(event.agent, len(self._lanes)))
-        first, last = self._spans.get(event.agent, (event.seq, 0))
-        self._going.discard(last)
-        self._spans[event.agent] = (first, event.seq)
-        if event.type != "agent.finished":
-            self._going.add(event.seq)
-        self._type_of.append(self._types.setdefault(event.type, min(len(self._types), TYPES_MAX)))
-        self._marks.append(mark(event))
-        if event.type not in COMMANDS:
-            self.closed = event.type == "session.closed"
+    def _take(self, before: int) -> None:
+        try:
+            for link, event in self._reading.follow_chain(self._link, before):
+                if event.type == "log.redacted" and event.seq > self._indexed_from:
+                    self._begin_again()  # what was indexed may hold what was taken out, and another state
+                    return
+                self._index.take(event)
+                self._link = link
+        except Damaged as error:
+            self._is_damaged(error, self._index.seq, before)
 
-    def _in_turn(self) -> bool:
-        main = self._lights.newest.agents.get("main")
-        return main is not None and main.turn
+    def _begin_again(self) -> None:
+        self._index, self._link, self._indexed_from = Index(self.session), None, self._reading.head().seq
+        self._calls.clear()
 
     @property
     def agents(self) -> tuple[str, ...]:
         """The lanes, in the order of their appearance, as far as the index goes."""
-        return tuple(self._lanes)
+        return tuple(self._index.agents.names)
 
     @property
     def spans(self) -> list[tuple[str, int, int]]:
         """Each lane with its first event and its last, in the order of their appearance; the last is 0 while it may go
         on: its agent has not ended, nor is the session closed."""
+        names = self._index.agents
         closed = self.closed and self.indexed == self.head
         return [
-            (agent, first, 0 if last in self._going and not closed else last)
-            for agent, (first, last) in self._spans.items()
+            (name, first, last if closed or ended else 0)
+            for name, first, last, ended in zip(names.names, names.first, names.last, names.ended, strict=False)
         ]
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def event(self, seq: int) -> Event:
         """The event. Raises `Damaged`; `seq` must be within 1 and `head`."""
-        with self._lock:
-            event = self._reading.event(seq)
-        assert event is not None, f"event {seq} is not in the log"
-        return event
+        with self._gate:
+            found = self._read(seq - 1, seq + 1)
+        if not found and self.damage is not None:
+            raise self.damage
+        assert found, f"event {seq} is not in the log"
+        return found[0]
 
     def row(self, seq: int) -> Row:
         """Its row, without detail."""
-        return row(self.event(seq), self._context)
+        with self._gate:
+            event = self.event(seq)
+            return row(event, self._context(event))
 
     def rows(self, first: int, count: int) -> list[Row]:
         """The rows of so many events from `first` on, fewer at the end. Before the index has come there, the titles of
         calls that began long before may be missing."""
-        with self._lock:
-            events = list(self._reading.events(after=first - 1, before=min(first + count, self.head + 1)))
-            return [row(one, self._context) for one in events]
+        with self._gate:
+            events = self._read(first - 1, min(first + count, self.head + 1))
+            return [row(event, context) for event, context in self._with_contexts(events)]
 
     def detail(self, seq: int, lines_max: int = DETAIL_LINES_MAX) -> Row:
-        """Its row with its detail, cut at so many lines."""
-        event = self.event(seq)
-        with self._lock:
-            return detailed(event, self._context, self._reading.content, lines_max)
+        """Its row with its detail, cut at so many lines. A blob that is damaged is named."""
+        with self._gate:
+            event = self.event(seq)
+            context = self._context(event)
+        return self._detailed(event, context, lines_max)
+
+    def _detailed(self, event: Event, context: Context, lines_max: int = DETAIL_LINES_MAX) -> Row:
+        try:
+            return detailed(event, context, self.content, lines_max)
+        except Damaged as error:
+            return msgspec.structs.replace(row(event, context), detail=(Line(f"damaged: {error}", "bad"),))
 
     def content(self, ref: BlobRef) -> bytes | None:
         """A blob's bytes, None where redaction hid them. Raises `Damaged`."""
-        with self._lock:
+        with self._gate:
             return self._reading.content(ref)
 
     def state(self, seq: int) -> Session | None:
-        """The state after that event, transcripts left out; None where the index has not come there. The caller's
-        own: it does not change."""
-        if seq > self.indexed:
+        """The state after that event, transcripts left out; None where the index has not come near. The caller's own:
+        it does not change."""
+        index = self._index
+        if not 0 <= seq <= self.head or seq > index.seq + SHORT_FOLD_EVENTS:
             return None
-        with self._lock:
-            return self._lights.at(seq, self._reading.events)
+        with self._gate:
+            try:
+                return index.lights.at(seq, self._reading.events)
+            except Damaged as error:
+                self._is_damaged(error, index.seq, seq + 1)
+                return None
 
     def panel(self, seq: int) -> Panel | None:
         """What the state pane says after that event; None where the index has not come there."""
-        state = self.state(seq)
-        return panel(state, self._besides.at(seq, self.event)) if state is not None else None
+        if seq > self.indexed:
+            return None
+        with self._gate:
+            state = self.state(seq)
+            return panel(state, self._index.besides.at(seq, self.event)) if state is not None else None
 
     def panel_when_known(self, seq: int) -> Panel:
         """The same, after the index has come there; 0 stands for before the first event. Raises `Damaged` or
@@ -224,84 +268,180 @@ class Steps:
     @property
     def broken(self) -> str:
         """Why no state is known from some event on: what is recorded there cannot follow what stands before it."""
-        return self._lights.broken
+        return self._index.lights.broken
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self, after: int, before: int) -> list[Event]:
+        """The events there, up to damage that was not known yet."""
+        found: list[Event] = []
+        try:
+            found.extend(self._reading.events(after, min(before, self.head + 1)))
+        except Damaged as error:
+            self._is_damaged(error, found[-1].seq if found else after, before)
+        return found
+
+    def _is_damaged(self, error: Damaged, after: int, before: int) -> None:
+        """From now on the log ends before the damage. SQLite does not say where it is: then it is looked for."""
+        if not error.seq:
+            error.seq = self._first_unreadable(after, before)
+        error.hint = error.hint or VERIFY_HINT
+        if self.damage is None or error.seq < self.damage.seq:
+            self.damage, self.head = error, error.seq - 1
+            self.closed = False
+
+    def _first_unreadable(self, after: int, before: int) -> int:
+        for seq in range(after + 1, min(before, after + PAGE_EVENTS)):
+            try:
+                if self._reading.event(seq) is None:
+                    return seq
+            except Damaged:
+                return seq
+        return after + 1
+
+    def _context(self, event: Event) -> Context:
+        return next(context for _, context in self._with_contexts([event]))
+
+    def _with_contexts(self, events: Sequence[Event]) -> Iterator[tuple[Event, Context]]:
+        """Successive events, each with what earlier ones said of its call."""
+        index, page = self._index, Context(home=self._home)
+        first = events[0].seq if events else 0
+        if first > index.seq:
+            for event in self._read(max(first - 1 - WARM_EVENTS, 0), first):
+                learn(page, event)
+        for event in events:
+            call = _call_of(event)
+            taught = index.taught[event.seq - 1] if event.seq <= index.seq else 0
+            if 0 < taught < first:
+                page.calls[call] = self._call(taught, call)
+            learn(page, event)
+            known = page.calls.get(call)
+            yield event, Context(calls={} if known is None else {call: known}, home=self._home)
+
+    def _call(self, taught: int, call: str) -> Call:
+        """What the event `taught` says that a call does."""
+        known = self._calls.get((taught, call))
+        if known is None:
+            said = Context()
+            for event in self._read(taught - 1, taught + 1):
+                learn(said, event)
+            known = said.calls.get(call, Call(""))
+            if len(self._calls) >= CALLS_KEPT_MAX:
+                self._calls.clear()
+            self._calls[taught, call] = known
+        return known
 
     # -- marks -------------------------------------------------------------------------------------------------------
 
     def mark(self, seq: int) -> Mark | None:
         """What the event is, None where the index has not come there."""
-        return Mark(self._marks[seq - 1]) if seq <= self.indexed else None
+        return Mark(self._index.marks[seq - 1]) if seq <= self.indexed else None
 
     def minimap(self, first: int, last: int, cells: int, selected: Selection | None = None) -> list[int]:
         """Events `first` to `last` (of a selection: those among them) in so many equal cells: the marks that stand in
         each, as `view.marks.bits`; 0 where nothing stands or is known yet."""
         if selected is None:
-            marks = bytes(self._marks[first - 1 : last])
-            whole = last - first + 1
+            low, high, all_marks = first - 1, last, self._index.marks
         else:
             low, high = bisect_left(selected.seqs, first), bisect_right(selected.seqs, last)
-            marks = bytes(self._marks[seq - 1] for seq in selected.seqs[low:high])
-            whole = high - low
-        found = []
+            all_marks = selected.marks
+        whole, found = high - low, []
         for cell in range(cells):
-            part = marks[cell * whole // cells : max((cell + 1) * whole // cells, cell * whole // cells + 1)]
-            found.append(sum(1 << one for one in Mark if one in part))
+            begin = low + cell * whole // cells
+            part = all_marks[begin : max(low + (cell + 1) * whole // cells, begin + 1)] if whole else b""
+            found.append(sum(1 << mark for mark in range(len(Mark)) if mark in part))
         return found
 
     def next(
         self, seq: int, marks: Collection[Mark], *, forward: bool = True, selected: Selection | None = None
     ) -> int | None:
         """The next event after (or before) `seq` that is one of these; of a selection, the next of its own."""
-        return self._nearest(seq, forward, selected, lambda one: self._marks[one - 1] in marks)
+        if selected is None:
+            return _nearest(self._index.marks, set(marks), seq if forward else seq - 1, forward=forward)
+        at = bisect_right(selected.seqs, seq) if forward else bisect_left(selected.seqs, seq)
+        found = _nearest(selected.marks, set(marks), at, forward=forward)
+        return None if found is None else selected.seqs[found - 1]
 
     def next_of_type(
         self, seq: int, type_name: str, *, forward: bool = True, selected: Selection | None = None
     ) -> int | None:
         """The next event after (or before) `seq` of this type."""
-        code = self._types.get(type_name)
-        return self._nearest(seq, forward, selected, lambda one: self._type_of[one - 1] == code)
+        types = self._index.types
+        return self._next_of(types.of, types.numbers.get(type_name), seq, forward, selected)
 
     def next_of_agent(
         self, seq: int, agent: str, *, forward: bool = True, selected: Selection | None = None
     ) -> int | None:
         """The next event after (or before) `seq` of this agent."""
-        code = self._lanes.get(agent)
-        return self._nearest(seq, forward, selected, lambda one: self._lane_of[one - 1] == code)
+        agents = self._index.agents
+        return self._next_of(agents.of, agents.numbers.get(agent), seq, forward, selected)
+
+    def _next_of(
+        self, of: "array[int]", number: int | None, seq: int, forward: bool, selected: Selection | None
+    ) -> int | None:
+        if number is None:
+            return None
+        if selected is None:
+            return _nearest(of, {number}, seq if forward else seq - 1, forward=forward)
+        seqs = selected.seqs
+        places = range(bisect_right(seqs, seq), len(seqs)) if forward else range(bisect_left(seqs, seq) - 1, -1, -1)
+        return next((seqs[place] for place in places if of[seqs[place] - 1] == number), None)
 
     def next_turn(self, seq: int, *, forward: bool = True) -> int | None:
         """Where the next turn begins, or the one that `seq` is in or, standing at its beginning, the one before."""
-        if forward:
-            at = bisect_right(self._turns, seq)
-            return self._turns[at] if at < len(self._turns) else None
-        at = bisect_left(self._turns, seq)
-        return self._turns[at - 1] if at else None
-
-    def _nearest(
-        self, seq: int, forward: bool, selected: Selection | None, wanted: Callable[[int], bool]
-    ) -> int | None:
-        seqs: Sequence[int] = selected.seqs if selected is not None else range(1, self.indexed + 1)
-        if forward:
-            return next((one for one in seqs[bisect_right(seqs, seq) :] if wanted(one)), None)
-        return next((one for one in reversed(seqs[: bisect_left(seqs, seq)]) if wanted(one)), None)
+        turns = self._index.turns
+        at = bisect_right(turns, seq) if forward else bisect_left(turns, seq) - 1
+        return turns[at] if 0 <= at < len(turns) and turns[at] <= self.head else None
 
     # -- filters and search ------------------------------------------------------------------------------------------
 
-    def select(self, matches: Matches) -> Selection:
-        """A selection, empty until it is grown."""
-        return Selection(matches, array("L"))
+    def select(self, matches: Matches, wanted: Filter | None = None) -> Selection:
+        """A selection, empty until it is grown: `matches` is asked of every event, in order. With the filter that it
+        stands for, one that the index can answer alone (types, kinds, agents, failures) reads nothing."""
+        plain = Filter() if wanted is None else msgspec.structs.replace(
+            wanted, types=(), kinds=(), agents=(), below=False, failed=False
+        )  # fmt: skip
+        return Selection(matches, None if plain else wanted)
 
     def grow(self, selection: Selection, budget_seconds: float = 0.05) -> bool:
         """Look at more events for a selection, for about so long, as far as the index goes. True while there is more
         to do."""
         until = time.monotonic() + budget_seconds
-        with self._lock:
-            for event in self._reading.events(after=selection.upto, before=self.indexed + 1):
-                if selection.matches(event, row(event, self._context)):
-                    selection.seqs.append(event.seq)
-                selection.upto = event.seq
-                if time.monotonic() > until:
-                    break
-            return selection.upto < self.indexed
+        while selection.upto < self.indexed:
+            if selection.wanted is not None:
+                self._pick(selection, selection.wanted, min(selection.upto + LOOKED_AT_ONCE, self.indexed))
+            else:
+                with self._gate.behind():
+                    self._match(selection, min(selection.upto + SLICE_EVENTS, self.indexed))
+            if time.monotonic() > until:
+                break
+        return selection.upto < self.indexed
+
+    def _match(self, selection: Selection, upto: int) -> None:
+        for event, context in self._with_contexts(self._read(selection.upto, upto + 1)):
+            if selection.matches(event, row(event, context)):
+                selection.marks.append(self._index.marks[event.seq - 1])
+                selection.seqs.append(event.seq)
+            selection.upto = event.seq
+
+    def _pick(self, selection: Selection, wanted: Filter, upto: int) -> None:
+        index, begin = self._index, selection.upto
+        types, agents, failed = index.types.of[begin:upto], index.agents.of[begin:upto], index.failed[begin:upto]
+        for seq, what in enumerate(zip(types, agents, failed, strict=True), begin + 1):
+            known = selection.known.get(what)
+            if known is None:
+                known = selection.known[what] = self._is_meant(wanted, *what)
+            if known:
+                selection.marks.append(index.marks[seq - 1])
+                selection.seqs.append(seq)
+        selection.upto = upto
+
+    def _is_meant(self, wanted: Filter, kind: int, agent: int, failed: int) -> bool:
+        event = Event(
+            1, "", "", self._index.types.names[kind], 1, self._index.agents.names[agent], 0, 0, Redacted("")
+        )  # fmt: skip
+        plain = msgspec.structs.replace(wanted, failed=False)
+        return bool(failed or not wanted.failed) and plain.matches(event, Past())
 
     def find(
         self, wanted: Pattern, seq: int, *, forward: bool = True, selected: Selection | None = None,
@@ -310,16 +450,83 @@ class Steps:
         """Look for the next event after (or before) `seq` whose row or detail holds the pattern, for about so long."""
         until = time.monotonic() + budget_seconds
         seqs: Sequence[int] = selected.seqs if selected is not None else range(1, self.head + 1)
-        looked = seq
-        rest = seqs[bisect_right(seqs, seq) :] if forward else seqs[: bisect_left(seqs, seq)][::-1]
-        for looked in rest:
-            shown = self.detail(looked)
-            if any(wanted.regex.search(line) for line in (row_text(shown), *detail_text(shown, indent=""))):
-                return Found(seq=looked, looked=looked)
+        at, looked = (bisect_right(seqs, seq) if forward else bisect_left(seqs, seq)), seq
+        while 0 <= at < len(seqs) if forward else at > 0:
+            step = min(at + SEARCHED_EVENTS, len(seqs)) if forward else max(at - SEARCHED_EVENTS, 0)
+            part = seqs[at:step] if forward else seqs[step:at][::-1]
+            for event, context in self._candidates(wanted, part):
+                looked = event.seq
+                if wanted.is_in(self._detailed(event, context)):
+                    return Found(seq=looked, looked=looked)
+                if time.monotonic() > until:
+                    return Found(looked=looked)
+            at, looked = step, part[-1]
             if time.monotonic() > until:
-                return Found(looked=looked)
-        return Found(looked=looked, end=True)
+                break
+        return Found(looked=looked, end=not (at < len(seqs) if forward else at > 0))
+
+    def _candidates(self, wanted: Pattern, seqs: Sequence[int]) -> list[tuple[Event, Context]]:
+        """Those of these events that may show the pattern, in their order, each with what is known of its call."""
+        with self._gate.behind():
+            low, high = min(seqs), max(seqs)
+            if high - low < 4 * len(seqs):
+                events = self._sieved(wanted, low, high, frozenset(seqs))
+            else:
+                events = [event for seq in sorted(seqs) for event in self._sieved(wanted, seq, seq, frozenset([seq]))]
+            found = [(event, self._context(event)) for event in events]
+        return found if seqs[0] == low else found[::-1]
+
+    def _sieved(self, wanted: Pattern, low: int, high: int, seqs: Collection[int]) -> list[Event]:
+        if not wanted.word:
+            return [event for event in self._read(low - 1, high + 1) if event.seq in seqs]
+        holds: dict[int, bool] = {}
+        found: list[Event] = []
+        try:
+            for seq, (header, body, decoded) in enumerate(self._reading.raw(low - 1, high + 1), low):
+                holds[seq] = wanted.may_be_in(header) or wanted.may_be_in(body)
+                if seq not in seqs:
+                    continue
+                if holds[seq] or self._call_may_hold(wanted, seq, holds):
+                    found.append(decoded())
+                elif b'"blob":' in body and blobs_may_hold(wanted, event := decoded(), self._reading.content):
+                    found.append(event)
+        except Damaged as error:
+            self._is_damaged(error, max(holds, default=low - 1), high + 1)
+        return found
+
+    def _call_may_hold(self, wanted: Pattern, seq: int, holds: dict[int, bool]) -> bool:
+        """Whether what was said of the event's call may hold the word. `holds` tells it of events, and is added to."""
+        if seq > self._index.seq:
+            return True
+        taught = self._index.taught[seq - 1]
+        if not taught:
+            return False
+        if taught not in holds:
+            said: Iterable[tuple[bytes, bytes, object]] = self._reading.raw(taught - 1, taught + 1)
+            holds[taught] = any(wanted.may_be_in(body) for _, body, _ in said)
+        return holds[taught]
 
     def close(self) -> None:
         """Close the reading."""
-        self._reading.close()
+        with self._gate:
+            self._reading.close()
+
+
+def _call_of(event: Event) -> str:
+    call = getattr(event.body, "call", "")
+    return call if isinstance(call, str) else ""
+
+
+def _nearest(of: "bytearray | array[int]", wanted: set[int], at: int, *, forward: bool) -> int | None:
+    """The place, counted from 1, of the first of these values from place `at` + 1 on, or of the last up to `at`."""
+    if forward:
+        for begin in range(at, len(of), LOOKED_AT_ONCE):
+            part = of[begin : begin + LOOKED_AT_ONCE]
+            if any(value in part for value in wanted):
+                return begin + 1 + next(place for place, value in enumerate(part) if value in wanted)
+        return None
+    for end in range(min(at, len(of)), 0, -LOOKED_AT_ONCE):
+        part = of[max(end - LOOKED_AT_ONCE, 0) : end]
+        if any(value in part for value in wanted):
+            return end - next(place for place, value in enumerate(reversed(part)) if value in wanted)
+    return None

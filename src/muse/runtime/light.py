@@ -48,13 +48,9 @@ class Lights:
         self._lengths: list[tuple[int, int, int]] = []
         self._agents: dict[str, _History] = {}
         self.broken = ""
-        """Why the event after `seq` could not be folded: the log is no record of a session that could have been."""
+        """Why an event could not be folded: the log is no record of a session that could have been."""
+        self._broken_at = 0
         self._keep()
-
-    @property
-    def seq(self) -> int:
-        """The last event that was folded."""
-        return self._newest.seq
 
     @property
     def newest(self) -> Session:
@@ -68,6 +64,7 @@ class Lights:
         try:
             evolve(self._newest, event)
         except (AssertionError, LookupError) as error:
+            self._broken_at = event.seq
             self.broken = f"event {event.seq} ({event.type}) does not fit what was before it: {error}"
             self._newest = self._copy(len(self._kept) - 1)
             return
@@ -77,6 +74,8 @@ class Lights:
     def at(self, seq: int, between: Between) -> Session | None:
         """The state after event `seq` with empty transcripts, the caller's own; None where it is not known. Folds at
         most what lies between two kept states, or between the last of them and `seq`."""
+        if self.broken and seq >= self._broken_at:
+            return None
         number = bisect_right(self._seqs, seq) - 1
         state = self._copy(number)
         try:
