@@ -250,7 +250,11 @@ def _requested(body: kinds.ModelRequested, event: Event, tool: str, title: str) 
 def _responded(body: kinds.ModelResponded, event: Event, tool: str, title: str) -> Said:
     text = next((headline(block.text) for block in body.blocks if block.kind == "text" and block.text.strip()), "")
     uses = _some([brief(block.name) for block in body.blocks if block.kind == "tool_use"])
-    stop = {"max_tokens": "(cut at its output limit)", "refusal": "(declined)", "other": brief(f"({body.stop_raw})")}
+    stop = {
+        "max_tokens": "(cut at its output limit)",
+        "refusal": "(declined)",
+        "other": brief(f"({body.stop_raw})") if body.stop_raw else "",
+    }
     parts = [f"“{text}”" if text else "", f"→ {uses}" if uses else "", stop.get(body.stop, "")]
     words = " ".join(part for part in parts if part) or "(no words)"
     used = tokens(body.usage)

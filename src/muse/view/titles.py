@@ -14,6 +14,7 @@ from muse.view.amounts import size
 from muse.view.visible import command_line, headline, one_line
 
 _PATH_NAMES: Final = ("path", "file_path", "notebook_path", "filename")
+_SAID_NAMES: Final = ("description", "query", "url")
 _COMMAND_NAMES: Final = ("command", "cmd")
 SHELLS: Final = frozenset(
     {"shell", "Bash", "exec_command", "local_shell", "shell_command", "container.exec", "PowerShell", "unified_exec"}
@@ -93,4 +94,5 @@ def call_title(tool: str, args: str | BlobRef) -> str:
         return f"{headline(pattern, 200)}{where}"
     if path is not None:
         return headline(str(path), 200)
-    return headline(args, 200) if value else ""
+    said = next((value[name] for name in _SAID_NAMES if isinstance(value.get(name), str)), None)
+    return headline(args if said is None else str(said), 200) if value else ""
