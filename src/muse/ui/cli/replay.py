@@ -9,7 +9,7 @@ import msgspec
 
 from muse import app
 from muse.app.steps import Steps
-from muse.errors import UsageError
+from muse.errors import Damaged, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import Place, require_event, resolve
 from muse.ui.cli.filtering import chosen, filtering, say_nothing_found
@@ -21,6 +21,7 @@ from muse.view.panel import panel_json, panel_lines
 from muse.view.text import detail_text, line_text, row_text
 from muse.view.timeline import row
 
+VERIFY = "muse replay --verify says where it does not"
 DUMB = "this terminal (TERM={name}) cannot show a screen: here are the rows, as --plain prints them"
 
 
@@ -89,7 +90,14 @@ def _state(place: Place, as_json: bool, no_color: bool, wanted: Filter) -> int:
     with answers(colour=not no_color) as out, app.read_session(place.path) as reading:
         require_event(reading, place.address.seq)
         steps = Steps(reading, home=str(Path.home()))
-        now = steps.panel_when_known(place.address.seq or steps.head)
+        seq = place.address.seq or steps.head
+        while steps.indexed < seq <= steps.head:
+            steps.index()
+        if seq > steps.head and steps.damage is not None:
+            raise steps.damage
+        now = steps.panel(seq)
+        if now is None:
+            raise Damaged(f"the state after #{seq} is not known: the log does not fit together", hint=VERIFY)
         if as_json:
             out.json(panel_json(now))
         else:

@@ -10,7 +10,7 @@ from typing import Final
 
 from textual.message import Message
 
-from muse.app.steps import Pattern
+from muse.app.step_search import Pattern
 from muse.errors import MuseError
 from muse.ui.tui.listing import Listing
 

@@ -168,7 +168,7 @@ class Listing:
             self.filtering = None
             return
         calls: set[str] | None = set() if wanted.whole_calls else None
-        selection = self.steps.select(self._matching(wanted, calls))
+        selection = self.steps.select(self._matching(wanted, calls), wanted if calls is None else None)
         self.filtering = Filtering(text, selection, calls, wanted)
 
     def _matching(self, wanted: Filter, calls: set[str] | None) -> Callable[[Event, Row], bool]:

@@ -13,8 +13,9 @@ from muse import app
 from muse.app.steps import Steps
 from muse.ui.cli.address import Place, require_event
 from muse.ui.cli.filtering import now
+from muse.ui.tui.frame import Opened
 from muse.ui.tui.listing import Listing
-from muse.ui.tui.screen import Opened, ReplayScreen
+from muse.ui.tui.screen import ReplayScreen
 from muse.view.filters import TERMS, Filter, parsed
 from muse.view.moments import Moment
 
@@ -58,6 +59,7 @@ def opened(place: Place, reading: app.Reading, *, wanted: Filter) -> Opened:
         address=named,
         imported=any(row.type == "log.imported" for row in steps.rows(1, IMPORT_WITHIN)) if steps.head else False,
         owner=lambda: app.owner_pid(place.path),
+        read=lambda: app.read_session(place.path, check=False),
         parse=lambda line: parsed(line, now()),
         filter_text=written(wanted),
         wanted=wanted,
@@ -88,6 +90,6 @@ def replay_on_screen(place: Place, *, colour: bool, wanted: Filter) -> int:
     """Show the session until the reader leaves. Returns the exit code."""
     if not colour:
         os.environ["NO_COLOR"] = "1"  # Textual asks for nothing else, and what it starts is to know it too
-    with app.read_session(place.path) as reading:
+    with app.read_session(place.path, check=False) as reading:
         code = ReplayApp(opened(place, reading, wanted=wanted)).run()
     return code if code is not None else 1

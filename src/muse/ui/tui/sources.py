@@ -26,6 +26,9 @@ WHOLE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an output; the log has all of it, and `show -o FILE` writes it."""
 
 
+NOT_KNOWN: Final = "not known: what is recorded before does not fit together"
+
+
 class Content(msgspec.Struct, frozen=True):
     """What a pane shows."""
 
@@ -81,10 +84,8 @@ def state(steps: Steps, seq: int) -> Content:
     if seq > steps.head:
         return Content("state", _damage(steps).lines)
     now = steps.panel(seq)
-    if now is None and steps.broken:
-        return Content("state", (Line(one_line(f"not known: {steps.broken}"), "bad"),))
     if now is None:
-        known = f"not known yet: the log was read up to #{steps.indexed:,} of {steps.head:,}"
+        known = NOT_KNOWN if steps.indexed >= seq else f"not known yet: read up to #{steps.indexed:,} of {steps.head:,}"
         return Content("state", (Line(known, "dim"),))
     return Content("state", tuple(panel_lines(now)))
 

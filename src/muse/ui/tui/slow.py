@@ -1,0 +1,100 @@
+"""Panes that take their time: what was sent, how it differs from the request before, why something happened.
+
+Each reads the log by a handle of its own, in a thread, so that the screen stays alive. What was made is kept for a
+while.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Final
+
+from textual.message import Message
+
+from muse import app
+from muse.errors import MuseError
+from muse.event.sent import Request
+from muse.ui.tui.sources import Content, failed
+from muse.view.line import Line
+from muse.view.request import pretty
+from muse.view.sent import difference_lines, summary_lines
+from muse.view.visible import one_line
+
+KEPT_MAX: Final = 64
+KEPT_LINES_MAX: Final = 400_000
+Made = Callable[[app.Reading, int], Content]
+
+
+class Computed(Message):
+    """A pane's content is there."""
+
+    def __init__(self, view: str, seq: int) -> None:
+        self.view, self.seq = view, seq
+        super().__init__()
+
+
+class Slow:
+    """Makes contents in threads and keeps them."""
+
+    def __init__(self, read: Callable[[], app.Reading], tell: Callable[[Message], object]) -> None:
+        self._read = read
+        self._tell = tell
+        self._kept: OrderedDict[tuple[str, int], Content] = OrderedDict()
+
+    def get(self, view: str, seq: int) -> Content | None:
+        """What was made of it, None where it is not there."""
+        found = self._kept.get((view, seq))
+        if found is not None:
+            self._kept.move_to_end((view, seq))
+        return found
+
+    def make(self, view: str, seq: int, cancelled: Callable[[], bool]) -> None:
+        """Make it, keep it, tell. For a thread."""
+        try:
+            with closing(self._read()) as reading:
+                made = MAKERS[view](reading, seq)
+        except MuseError as error:
+            made = failed(error)
+        if not cancelled():
+            self._kept[view, seq] = made
+            while len(self._kept) > 1 and (len(self._kept) > KEPT_MAX or self._lines() > KEPT_LINES_MAX):
+                self._kept.popitem(last=False)
+            self._tell(Computed(view, seq))
+
+    def _lines(self) -> int:
+        return sum(len(one.lines) for one in self._kept.values())
+
+
+def request(reading: app.Reading, seq: int) -> Content:
+    """What was sent at this event or last before it: in numbers, then the exact JSON, indented."""
+    sent = app.request_at(reading, seq)
+    lines = [*_not_to_be_had(sent.request)]
+    if not lines and sent.request.data is not None:
+        lines = [*summary_lines(sent), Line(""), Line("as it was sent, indented (muse show --request -o FILE: the "
+                 "exact bytes)", "dim"), *map(Line, pretty(sent.request.data))]  # fmt: skip
+    return Content(f"request #{sent.request.seq} of {one_line(sent.request.agent)}", tuple(lines))
+
+
+def difference(reading: app.Reading, seq: int) -> Content:
+    """What that request holds that the one before it did not."""
+    sent = app.request_at(reading, seq)
+    title = f"request #{sent.request.seq} of {one_line(sent.request.agent)}"
+    if sent.previous is None:
+        return Content(title, (Line("it is the first request of this agent: there is none before it", "dim"),))
+    lines = [*_not_to_be_had(sent.request), *_not_to_be_had(sent.previous)] or [*difference_lines(sent)]
+    return Content(f"{title}, against #{sent.previous.seq}", tuple(lines))
+
+
+def _not_to_be_had(request: Request) -> Iterator[Line]:
+    if request.differs:
+        yield Line(f"#{request.seq} cannot be rebuilt: the log gives {one_line(request.differs)}", "bad")
+    elif request.data is None:
+        yield Line(f"what was sent at #{request.seq} cannot be told: {one_line(request.why)}", "bad")
+
+
+def why(reading: app.Reading, seq: int) -> Content:
+    """The causes of an event, back to a person's words."""
+    return Content(f"why #{seq}", (Line("not there yet", "bad"),))
+
+
+MAKERS: Final[dict[str, Made]] = {"request": request, "difference": difference, "why": why}
