@@ -31,10 +31,11 @@ class Status(Widget):
 
     def __init__(self) -> None:
         super().__init__(id="status")
-        self._facts, self._hints, self._note = "", "", ""
+        self._facts, self._note = "", ""
+        self._hints: tuple[str, ...] = ()
 
-    def say(self, facts: str, hints: str, note: str = "") -> None:
-        """Show these."""
+    def say(self, facts: str, hints: tuple[str, ...], note: str = "") -> None:
+        """Show these: of `hints`, which say the same at different lengths, the first that has room."""
         if (facts, hints, note) != (self._facts, self._hints, self._note):
             self._facts, self._hints, self._note = facts, hints, note
             self.refresh()
@@ -46,7 +47,7 @@ class Status(Widget):
         note = fit(note, width)
         facts = fit(f" {self._facts}", width - columns(note))
         room = width - columns(note) - columns(facts) - 1
-        hints = self._hints if columns(self._hints) < room else ""
+        hints = next((one for one in self._hints if columns(one) < room - 1), "")
         gap = " " * max(room - columns(hints), 0)
         return strip([(note, BOLD), (facts, PLAIN), (gap, PLAIN), (hints, DIM)], width, CHOSEN)
 

@@ -22,7 +22,7 @@ from muse.ui.tui.background import Background
 from muse.ui.tui.bottom import Prompt, Status
 from muse.ui.tui.eventlist import EventList
 from muse.ui.tui.jumping import Jumps
-from muse.ui.tui.keys import HINT, HINTS
+from muse.ui.tui.keys import LIST_HINTS, PANE_HINTS
 from muse.ui.tui.listing import Listing
 from muse.ui.tui.minimap import Minimap
 from muse.ui.tui.pane import Pane
@@ -236,8 +236,7 @@ class Frame(Screen[int]):
         cells = self.listing.minimap(rows)
         top = self.list.top
         self.minimap.show(cells, top / count, (top + self.list.room) / count, self.list.place / count)
-        hints = HINTS if self.focused is self.list else "j k scroll · Tab next pane · Esc back · " + HINT
-        self.status.say(self._facts(), hints, self.note)
+        self.status.say(self._facts(), LIST_HINTS if self.focused is self.list else PANE_HINTS, self.note)
 
     def _facts(self) -> str:
         steps, listing = self.listing.steps, self.listing

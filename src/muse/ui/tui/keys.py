@@ -76,8 +76,12 @@ KEYS: Final[tuple[Key, ...]] = (
 )  # fmt: skip
 """In the order of the help."""
 
-HINT: Final = "? help"
-HINTS: Final = "j k move · / search · f filter · r request · w why · s state · ? help · q quit"
+LIST_HINTS: Final = (
+    "j k move · / search · f filter · r request · w why · s state · ? help · q quit",
+    "/ search · f filter · r request · ? help · q quit", "? help · q quit", "? help",
+)  # fmt: skip
+PANE_HINTS: Final = ("j k scroll · Tab next pane · Esc back · ? help", "j k scroll · Esc back", "Esc back")
+"""On the last line, as long as there is room."""
 
 
 def table() -> str:
