@@ -70,6 +70,7 @@ from muse.app.redacting import still_there as still_there
 from muse.app.renamed import renamed as renamed
 from muse.app.sandbox import default_sandbox as default_sandbox
 from muse.app.sandbox import machine as machine
+from muse.app.sent import last_of as last_of
 from muse.app.sent import request_at as request_at
 from muse.app.settings import APPROVAL_TIMEOUT as APPROVAL_TIMEOUT
 from muse.app.settings import SCRIPTED as SCRIPTED

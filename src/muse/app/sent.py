@@ -1,4 +1,4 @@
-"""What a model was sent: at a request, or the last one before any other event."""
+"""What a model was sent: at a request, or the last one before any other event; and the last event of an agent."""
 
 from muse.app.models import rules
 from muse.errors import UsageError
@@ -19,4 +19,15 @@ def request_at(reading: Reading, seq: int, agent: str = "") -> Sent:
         raise UsageError(
             f"up to #{seq} nothing was sent for {lane}", hint=f"muse log --agent {lane} --type model.requested lists it"
         )
+    return found
+
+
+def last_of(reading: Reading, agent: str = "") -> int:
+    """The head, or the last event of an agent. Raises UsageError when it has none."""
+    head = reading.head().seq
+    if not agent:
+        return head
+    found = reading.last_of(agent)
+    if not found:
+        raise UsageError(f"{reading.session} has no agent {agent}", hint="muse log shows who took part")
     return found

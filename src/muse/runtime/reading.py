@@ -15,6 +15,7 @@ from muse.errors import Damaged, Incomplete, InvalidEvent, UsageError
 from muse.event.commitment import genesis
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, decode
+from muse.fold.state import Session
 from muse.log.chain import check_link
 from muse.log.protocol import Head, Log, Stored
 
@@ -119,13 +120,39 @@ class Reading:
         """A blob in chunks. Raises `Damaged` or, for a hidden one, `Incomplete`."""
         return self._log.stream_blob(root)
 
+    def earlier(self, before: int, types: tuple[str, ...]) -> Iterator[Event]:
+        """Events of these types before event `before`, newest first."""
+        from muse.runtime.backwards import backwards
+
+        if self._damage is not None and before > self._damage.seq:
+            self._require_whole()
+        return map(_decoded, backwards(self._log, before, types))
+
+    def last_of(self, agent: str) -> int:
+        """The seq of the agent's last event, 0 when it has none."""
+        from muse.runtime.backwards import last_of
+
+        self._require_whole()
+        return last_of(self._log, agent)
+
+    def state_after(self, seq: int) -> Session | None:
+        """The fold up to event `seq`, from the nearest checkpoint; None where the log tells an impossible story."""
+        from muse.runtime.checkpoint import fold
+
+        if self._damage is not None and seq >= self._damage.seq:
+            self._require_whole()
+        try:
+            return fold(self._log, before=seq + 1)
+        except (AssertionError, KeyError):
+            return None
+
     def request_at(self, seq: int, agent: str, rules: Rules) -> "Sent | None":
         """What the agent's newest request that is not after event `seq` was sent as, with the request before it; None
         when it has none. See `muse.runtime.requests`."""
         from muse.runtime.requests import request_at
 
         if self._damage is not None and seq >= self._damage.seq:
-            raise self._damage
+            self._require_whole()
         return request_at(self._log, seq, agent, rules)
 
     def export(

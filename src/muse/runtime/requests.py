@@ -17,7 +17,8 @@ from muse.event.kinds import ContextCompacted, ModelFailed, ModelRequested, Mode
 from muse.event.sent import Compacted, Cut, Request, Sent
 from muse.fold.evolve import evolve
 from muse.fold.state import Agent, Session
-from muse.log.protocol import PAGE_EVENTS, Log, Stored
+from muse.log.protocol import Log, Stored
+from muse.runtime.backwards import backwards, is_of
 from muse.runtime.checkpoint import fold
 
 ANSWER_EVENTS_MAX: Final = 100_000
@@ -27,13 +28,12 @@ COMPACTIONS_MAX: Final = 100
 CUTS_MAX: Final = 200
 LEFT_OUT: Final = " bytes left out"
 """What stands in the text of a result that the model got in part (`effect/tool/output.py`)."""
-FIRST_WINDOW_EVENTS: Final = 64
 
 
 def request_at(log: Log, seq: int, agent: str, rules: Rules) -> Sent | None:
     """The newest request of an agent that is not after event `seq`, with the one before it; None when there is none.
     Raises what the log raises."""
-    found = _requests_before(log, seq, agent)
+    found = backwards(log, seq + 1, ("model.requested",), agent)
     asked = next(found, None)
     if asked is None:
         return None
@@ -68,23 +68,6 @@ def built_again(state: Session, agent: str, asked: ModelRequested, rules: Rules)
         names = ", ".join(sorted(one.name for one in rules.builders.values()))
         return f"it was built by {asked.builder}, and this build has {names}"
     return next_request(state, lane, rules)
-
-
-def _requests_before(log: Log, seq: int, agent: str) -> Iterator[Stored]:
-    """The agent's requests that are not after `seq`, newest first."""
-    end, width = seq + 1, FIRST_WINDOW_EVENTS
-    while end > 1:
-        start = max(end - width, 1)
-        window = [one for one in log.read(after=start - 1, before=end) if _is(one, "model.requested", agent)]
-        yield from reversed(window)
-        end, width = start, min(width * 2, PAGE_EVENTS)
-
-
-def _is(stored: Stored, type_name: str, agent: str) -> bool:
-    if type_name.encode() not in stored.header:
-        return False
-    head = codec.parse_header(stored.header)
-    return (head.type, head.agent) == (type_name, agent)
 
 
 def _go_on(log: Log, state: Session, upto: int) -> str:
@@ -155,9 +138,9 @@ def _answer(log: Log, stored: Stored, agent: str, asked: ModelRequested | None) 
         return None
     with suppress(LogError):  # what comes after the request may be damaged; the request is not
         for one in log.read(after=stored.seq, before=stored.seq + ANSWER_EVENTS_MAX):
-            if _is(one, "model.requested", agent):
+            if is_of(one, ("model.requested",), agent):
                 return None
-            if _is(one, "model.responded", agent) or _is(one, "model.failed", agent):
+            if is_of(one, ("model.responded", "model.failed"), agent):
                 event = _event(one)
                 body = event.body
                 if not isinstance(body, ModelResponded | ModelFailed):

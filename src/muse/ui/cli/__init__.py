@@ -22,7 +22,8 @@ COMMANDS: dict[str, str] = {
     "processes": "What sessions left running.",
     "replay": "Step through what happened.",
     "log": "List events; -f follows a running session.",
-    "show": "One event in full.",
+    "show": "One event in full; what a model was sent.",
+    "why": "From an event back to a person's words.",
     "ls": "List sessions.",
     "search": "Find what was said, run or changed, in all sessions.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
@@ -42,7 +43,7 @@ LATER = frozenset(
     {
         "acp", "agents", "answer", "blame", "config", "continue", "diff", "files", "fork", "help",
         "history", "import", "init", "login", "logout", "mcp", "pause", "review", "rewind",
-        "run", "serve", "start", "status", "summary", "up", "update", "version", "why",
+        "run", "serve", "start", "status", "summary", "up", "update", "version",
     }
 )  # fmt: skip
 """Words that people take for commands, and that are none (yet): they must never become a paid prompt by accident."""

@@ -75,7 +75,7 @@ def command(
         if wanted:
             _print_all(reading, wanted, place.address, out, as_json)
             return 0
-        seq = place.address.seq or _last(reading, place.address.agent)
+        seq = place.address.seq or app.last_of(reading, place.address.agent)
         event = reading.event(seq)
         if event is None:
             raise UsageError(f"{reading.session} has no events yet", hint="muse log -f waits for them")
@@ -245,16 +245,3 @@ def _family(reading: app.Reading, event: Event) -> tuple[Context, list[Event]]:
             if call and (getattr(one.body, "call", "") == call or call in getattr(one.body, "calls", ())):
                 family.append(one)
     return context, family
-
-
-def _last(reading: app.Reading, lane: str) -> int:
-    """The head, or the last event of a lane."""
-    if not lane:
-        return reading.head().seq
-    found = 0
-    for event in reading.events():
-        if event.agent == lane:
-            found = event.seq
-    if not found:
-        raise UsageError(f"{reading.session} has no agent {lane}", hint="muse log shows who took part")
-    return found
