@@ -58,7 +58,7 @@ class Typed(Input):
     BINDINGS = []  # noqa: RUF012 - Textual's own form; those of Input stay
 
     def __init__(self) -> None:
-        super().__init__(id="typed", compact=True, max_length=TYPED_CHARACTERS_MAX)
+        super().__init__(id="typed", compact=True, select_on_focus=False, max_length=TYPED_CHARACTERS_MAX)
 
 
 class Label(Widget):

@@ -49,6 +49,7 @@ class EventList(Widget, can_focus=True):
         self.top = 0
         self.place = 0
         self.utc = False
+        self._sized = False
         self.sought: re.Pattern[str] | None = None
 
     @property
@@ -87,7 +88,9 @@ class EventList(Widget, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """The chosen row stays in view."""
+        """The chosen row stays in view; at first it is in its middle."""
+        if not self._sized and self.size.height > 1:
+            self._sized, self.top = True, self.place - self.room // 2
         self._reveal()
 
     def render_line(self, y: int) -> Strip:

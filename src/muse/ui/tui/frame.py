@@ -82,6 +82,7 @@ class Frame(Screen[int]):
         self.view: View = "detail"
         self.background = Background(self.listing, self.post_message, opened.owner)
         self.slow = Slow(opened.read, self.post_message)
+        self._filled = (0, False)
         self.jumps = Jumps()
         self.wanted_seq = opened.seq
         self.note = ""
@@ -186,18 +187,29 @@ class Frame(Screen[int]):
     def settle(self) -> None:
         """Fill the panes."""
         seq = self.list.seq
-        if not seq:
-            self.detail.fill("", (Line("no events", "dim"),))
-            self.state.fill("state", ())
+        self._filled = (seq, seq <= self.listing.steps.indexed)
+        if seq:
+            shown = self._content(seq)
+            self.detail.fill(shown.title, shown.lines, (self.view, self.whole, seq))
         else:
-            self._fill(seq)
+            self.detail.fill("", (Line("no events", "dim"),))
+        self._fill_state(seq)
         self.draw_all()
 
-    def _fill(self, seq: int) -> None:
-        shown = self._content(seq)
-        self.detail.fill(shown.title, shown.lines, (self.view, self.whole, seq))
+    def settle_if_new(self) -> None:
+        """The index went on: fill the panes again where that says more, and only there."""
+        seq = self.list.seq
+        filled, known = self._filled
+        if filled != seq or (not known and (self.view == "state" or seq <= self.listing.steps.indexed)):
+            self.settle()
+            return
+        if not known:
+            self._fill_state(seq)
+        self.draw_all()
+
+    def _fill_state(self, seq: int) -> None:
         if self.wide:
-            now = sources.state(self.listing.steps, seq)
+            now = sources.state(self.listing.steps, seq) if seq else sources.Content("state", ())
             self.state.fill(now.title, now.lines, seq)
 
     def _content(self, seq: int) -> sources.Content:

@@ -44,7 +44,9 @@ class ReplayScreen(Frame, inherit_bindings=False):
             self.list.go(self.listing.place_of(self.wanted_seq))  # what the filter has not found before may be there
         elif self.following:
             self.list.go(self.listing.count - 1)
-        self.settle()
+        else:
+            self.list.go(self.list.place)  # a list that became shorter: damage was found
+        self.settle_if_new()
 
     def on_searched(self, message: Searched) -> None:
         """A search found something, or went on."""

@@ -7,21 +7,27 @@ while.
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 from textual.message import Message
 
 from muse import app
-from muse.errors import MuseError
+from muse.errors import MuseError, UsageError
 from muse.event.sent import Request
 from muse.ui.tui.sources import Content, failed
+from muse.view import causes
+from muse.view.amounts import plural
 from muse.view.line import Line
 from muse.view.request import pretty
 from muse.view.sent import difference_lines, summary_lines
+from muse.view.text import row_words
 from muse.view.visible import one_line
 
 KEPT_MAX: Final = 64
 KEPT_LINES_MAX: Final = 400_000
+RESTS_SHOWN: Final = 8
+"""What one step of a why rests on; the rest is counted."""
 Made = Callable[[app.Reading, int], Content]
 
 
@@ -94,7 +100,25 @@ def _not_to_be_had(request: Request) -> Iterator[Line]:
 
 def why(reading: app.Reading, seq: int) -> Content:
     """The causes of an event, back to a person's words."""
-    return Content(f"why #{seq}", (Line("not there yet", "bad"),))
+    event = reading.event(seq)
+    if event is None:
+        raise UsageError(f"there is no event {seq}")
+    chain = causes.why(event, reading, reading.state_after(seq), str(Path.home()))
+    return Content(f"why #{seq}", tuple(_chain_lines(chain)))
+
+
+def _chain_lines(chain: causes.Chain) -> Iterator[Line]:
+    for step in chain.steps:
+        if step.relation:
+            yield Line(f"{step.relation}:", "dim")
+        yield Line(f"#{step.row.seq} {step.row.agent} {row_words(step.row)}", "head")
+        for note in step.notes:
+            yield Line(f"    {one_line(note)}")
+        for rest in step.rests[:RESTS_SHOWN]:
+            yield Line(f"  + {rest.relation}: #{rest.row.seq} {rest.row.agent} {row_words(rest.row)}")
+        if len(step.rests) > RESTS_SHOWN:
+            yield Line(f"  + {plural(len(step.rests) - RESTS_SHOWN, 'more', 'more')}: muse why --all has them", "dim")
+    yield Line(f"ends here: {chain.words}", "dim")
 
 
 MAKERS: Final[dict[str, Made]] = {"request": request, "difference": difference, "why": why}
