@@ -112,7 +112,7 @@ def pretty(data: bytes) -> list[str]:
 
 def indented(data: bytes) -> bytes:
     """The JSON, indented, with a newline at its end; every token as it stands."""
-    with contextlib.suppress(msgspec.MsgspecError):
+    with contextlib.suppress(msgspec.MsgspecError, RecursionError):
         data = msgspec.json.format(data, indent=2)
     return data + b"\n"
 
@@ -249,10 +249,8 @@ def _call(at: int, role: str, raw: str) -> Piece:
 
 
 def _unmarked(raw: str, fields: dict[str, str]) -> str:
-    """Without a cache mark, which moves from one request to the next."""
-    if "cache_control" not in fields:
-        return raw
-    return compose({name: value for name, value in fields.items() if name != "cache_control"})
+    """Without a cache mark, which moves from one request to the next, and without space between members."""
+    return compose({name: value for name, value in fields.items() if name != "cache_control"}) if fields else raw
 
 
 def _string(value: str) -> str:
@@ -266,7 +264,7 @@ def _string(value: str) -> str:
 def _indented(text: str) -> str:
     try:
         return msgspec.json.format(text, indent=2)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return text
 
 
