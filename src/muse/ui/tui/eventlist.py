@@ -88,13 +88,14 @@ class EventList(Widget, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """The chosen row stays in view; at first it is in its middle."""
-        if not self._sized and self.size.height > 1:
-            self._sized, self.top = True, self.place - self.room // 2
+        """The chosen row stays in view."""
         self._reveal()
 
     def render_line(self, y: int) -> Strip:
         """A row, or nothing below the last."""
+        if not self._sized:
+            self._sized, self.top = True, self.place - self.room // 2
+            self._reveal()
         place, width = self.top + y, self.size.width
         if place >= self.listing.count:
             text = "" if self.listing.count or y else self._nothing()

@@ -53,11 +53,13 @@ class Pane(Widget, can_focus=True):
         return "\n".join(line.text for line in self._lines)
 
     def _wrap(self) -> None:
-        self._width = max(self.size.width - 1, 1)
-        self._rows, self._rest = [], _wrapped(self._lines, self._width)
+        self._width = self.size.width - 1
+        self._rows, self._rest = [], _wrapped(self._lines, max(self._width, 1))
 
     def _known(self, upto: int) -> int:
-        """Wrap until there are `upto` rows, or all; how many there are."""
+        """Wrap until there are `upto` rows, or all; how many there are. Anew where the width is another one."""
+        if self.size.width - 1 != self._width:
+            self._wrap()
         while len(self._rows) < min(upto, ROWS_MAX):
             row = next(self._rest, None)
             if row is None:
@@ -82,9 +84,7 @@ class Pane(Widget, can_focus=True):
         self.scroll(ROWS_MAX)
 
     def on_resize(self) -> None:
-        """Wrap anew where the width changed."""
-        if max(self.size.width - 1, 1) != self._width:
-            self._wrap()
+        """No further down than there is something."""
         self.scroll(0)
 
     def render_line(self, y: int) -> Strip:
