@@ -1,0 +1,135 @@
+"""What was sent, asked of a log, against what a server received: byte for byte, in both wire dialects."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from muse.effect.model.scripted import Step
+from muse.testing.wire import AnthropicServer, OpenAIServer, Trouble, WireServer
+from tests.e2e.rig import Rig
+from tests.ui.asking import Answer, ask
+
+SERVERS: dict[str, type[WireServer]] = {"anthropic": AnthropicServer, "openai": OpenAIServer}
+TASK = [
+    Step(text="I look.", uses=(("shell", {"command": "seq 1 20000"}), ("read", {"path": "src/shop.py"}))),
+    Step(
+        text="I mend.",
+        uses=(("edit", {"path": "src/shop.py", "edits": [{"old": "sum(prices) - 1", "new": "sum(prices)"}]}),),
+    ),
+    Step(text="It is mended."),
+]
+BUSY = {1: [Trouble("status", status=503, message="busy")]}
+"""The second request has to be sent twice."""
+
+
+class Recorded(msgspec.Struct):
+    """A session that has ended, and what a server received meanwhile."""
+
+    home: Path
+    path: Path
+    bodies: list[bytes]
+    events: list[dict[str, Any]]
+
+    def ask(self, *args: str) -> Answer:
+        return ask(self.home, *args)
+
+    def at(self, seq: int) -> str:
+        return f"{self.path}@{seq}"
+
+    def of_type(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == name]
+
+
+@pytest.fixture(scope="module", params=["anthropic", "openai"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    dialect: str = request.param
+    with Rig(tmp_path_factory.mktemp(dialect)) as rig, SERVERS[dialect](TASK, BUSY) as server:
+        rig.provider(dialect, server.base_url)
+        done = rig.muse("exec", "--yolo", "mend the sum")
+        assert done.returncode == 0, done.stderr
+        yield Recorded(rig.muse_home, rig.path(), [one.body for one in server.requests], rig.events())
+
+
+def test_the_bytes_of_every_request_are_those_that_the_server_received(recorded: Recorded) -> None:
+    requests = recorded.of_type("model.requested")
+    assert len(requests) == len(recorded.bodies) == 4
+    for event, body in zip(requests, recorded.bodies, strict=True):
+        assert recorded.ask("show", recorded.at(event["seq"]), "--request").data == body
+
+
+def test_any_other_event_means_the_last_request_before_it(recorded: Recorded, tmp_path: Path) -> None:
+    last = recorded.of_type("model.requested")[-1]["seq"]
+    asked = recorded.ask("show", str(recorded.path), "--request", "-o", str(tmp_path / "body"))
+    assert (asked.code, asked.data) == (0, b"")
+    assert f"at #{last}, the last request of main before #{len(recorded.events)}" in asked.err
+    assert (tmp_path / "body").read_bytes() == recorded.bodies[-1]
+    again = recorded.ask("show", str(recorded.path), "--request", "-o", str(tmp_path / "body"))
+    assert again.code != 0
+    assert (tmp_path / "body").read_bytes() == recorded.bodies[-1]
+
+
+def test_before_the_first_request_there_is_none(recorded: Recorded) -> None:
+    done = recorded.ask("show", recorded.at(2), "--request")
+    assert (done.code, done.data) == (2, b"")
+    assert "nothing was sent for main" in done.err
+    first = recorded.of_type("model.requested")[0]["seq"]
+    assert recorded.ask("show", recorded.at(first), "--diff").code == 2
+    assert recorded.ask("show", recorded.at(first), "--summary").code == 0
+
+
+def test_pretty_is_the_same_json_and_a_pipe_gets_exact_bytes(recorded: Recorded, tmp_path: Path) -> None:
+    shown = recorded.ask("show", str(recorded.path), "--request", "--pretty")
+    assert json.loads(shown.out) == json.loads(recorded.bodies[-1])
+    assert shown.data != recorded.bodies[-1]
+    whole = json.loads(recorded.ask("show", str(recorded.path), "--request", "--json").out)
+    assert whole["request"].encode() == recorded.bodies[-1]
+    assert whole["request_sha256"] == hashlib.sha256(recorded.bodies[-1]).hexdigest()
+
+
+def test_the_difference_holds_what_the_earlier_body_does_not(recorded: Recorded) -> None:
+    """Facts from the bodies themselves: the later one holds the earlier one's messages, and these texts beside."""
+    _, _, third, last = recorded.of_type("model.requested")
+    value = json.loads(recorded.ask("show", recorded.at(last["seq"]), "--diff", "--json").out)
+    assert value["since"] == third["seq"]
+    added = [change["after"]["text"] for change in value["changes"]]
+    assert [change["what"] for change in value["changes"]] == ["added"] * 3
+    assert added[0] == "I mend."
+    assert json.loads(added[1])["path"] == "src/shop.py"
+    assert added[2].startswith("edited src/shop.py")
+    assert all(json.dumps(text).encode()[1:-1] in recorded.bodies[3] for text in added[:1])
+    assert not any(b"I mend." in body for body in recorded.bodies[:3])
+    assert value["prefix"]["whole"]
+
+
+def test_a_second_attempt_sent_the_same_bytes(recorded: Recorded) -> None:
+    second = recorded.of_type("model.requested")[2]
+    assert second["body"]["attempt"] == 2
+    assert recorded.bodies[1] == recorded.bodies[2]
+    value = json.loads(recorded.ask("show", recorded.at(second["seq"]), "--diff", "--json").out)
+    assert value["changes"] == []
+    told = recorded.ask("show", recorded.at(second["seq"]), "--diff").out
+    assert ", attempt 2) since" in told
+
+
+def test_the_summary_tells_what_the_provider_counted_and_what_was_left_out(recorded: Recorded) -> None:
+    usage = recorded.of_type("model.responded")[-1]["body"]["usage"]
+    total = usage.get("input", 0) + usage.get("cache_read", 0) + usage.get("cache_write", 0)
+    told = recorded.ask("show", str(recorded.path), "--summary").out
+    assert f"{usage.get('cache_read', 0):,} of {total:,} tokens were read from it" in told
+    cut = next(event for event in recorded.of_type("tool.finished") if "output" in event["body"])
+    assert f"whole: muse show @{cut['seq']} --blob output" in told
+    assert f"of {108894 / 1000:.1f} kB" in told  # the length of `seq 1 20000`
+    whole = recorded.ask("show", recorded.at(cut["seq"]), "--blob", "output").data
+    assert whole == "".join(f"{n}\n" for n in range(1, 20_001)).encode()
+    assert f"{len(recorded.bodies[-1]):,}, built by" in told
+
+
+def test_two_answers_at_once_and_filters_with_one_event_are_refused(recorded: Recorded) -> None:
+    for flags in (["--diff", "--summary"], ["--request", "--blob", "raw"], ["--request", "--failed"],
+                  ["--diff", "-o", "x"]):  # fmt: skip
+        assert recorded.ask("show", str(recorded.path), *flags).code == 2
