@@ -177,13 +177,14 @@ def make(path: Path, count: int) -> None:
             else:
                 room = (middle if head < middle else count) - 1 - head
                 part = islice(told, min(BATCH, room))
-                drafts = [_sealed(seq, body, lane) for seq, (body, lane) in enumerate(part, head + 1)]
+                drafts = [sealed(seq, body, lane) for seq, (body, lane) in enumerate(part, head + 1)]
             head = log.append(drafts, [], head, ownership.epoch).head.seq
             log.tidy()
         log.append([seal(SessionClosed(outcome="done"), "main", 0)], [], head, ownership.epoch)
 
 
-def _sealed(seq: int, body: msgspec.Struct, lane: str) -> Draft:
+def sealed(seq: int, body: msgspec.Struct, lane: str) -> Draft:
+    """An event of a story that is going to be event `seq`."""
     if isinstance(body, ApprovalDecided):  # it answers the event before it
         body = msgspec.structs.replace(body, request=seq - 1)
     return seal(body, lane, 0)

@@ -34,7 +34,8 @@ from muse.view.timeline import Call, Context, Row, learn, row
 
 SLICE_EVENTS: Final = 64
 """Events that are worked on before somebody who waits gets at the log."""
-SEARCHED_EVENTS: Final = 256
+SEARCHED_EVENTS: Final = (16, 256)
+"""A search looks at so many events first (where there are many hits, the next is near), then at ever more at once."""
 WAIT_SECONDS: Final = 0.0005
 WAITS_MAX: Final = 1_000
 SHORT_FOLD_EVENTS: Final = 1_000
@@ -451,8 +452,10 @@ class Steps:
         until = time.monotonic() + budget_seconds
         seqs: Sequence[int] = selected.seqs if selected is not None else range(1, self.head + 1)
         at, looked = (bisect_right(seqs, seq) if forward else bisect_left(seqs, seq)), seq
+        size, most = SEARCHED_EVENTS
         while 0 <= at < len(seqs) if forward else at > 0:
-            step = min(at + SEARCHED_EVENTS, len(seqs)) if forward else max(at - SEARCHED_EVENTS, 0)
+            step = min(at + size, len(seqs)) if forward else max(at - size, 0)
+            size = min(size * 2, most)
             part = seqs[at:step] if forward else seqs[step:at][::-1]
             for event, context in self._candidates(wanted, part):
                 looked = event.seq
