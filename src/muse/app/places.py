@@ -87,8 +87,8 @@ def session_files() -> list[Path]:
 
 
 def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
-    """The log in a file. Raises UsageError for a file of another kind; one that is named like a log and is none (any
-    more) is damage."""
+    """The log in a file; to read, also that in an export, and what another agent's session file holds. Raises
+    UsageError for a file of another kind; one that is named like a log and is none (any more) is damage."""
     from muse.log.sqlite import SqliteLog
 
     if path.name.endswith(ARCHIVE_SUFFIX):
@@ -98,6 +98,13 @@ def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
     except NotALog as error:
         if path.suffix == SUFFIX:
             raise
+        from muse.app import foreign
+
+        if read_only and (view := foreign.open_view(path, check=check)) is not None:
+            return view
+        if what := foreign.what_it_is(path):
+            hint = "it can be read: muse replay, log, show, search and export take it as it is"
+            raise UsageError(f"{path.name} is {what}: nothing goes on from it", hint=hint) from error
         raise UsageError(str(error), hint="give a session, its file, or an export (.jsonl)") from error
 
 
@@ -128,7 +135,12 @@ def read_session(path: Path, *, check: bool = True) -> Reading:
 def verify_file(
     path: Path, head: tuple[int, bytes] | None = None, progress: Callable[[int], None] | None = None
 ) -> "Report":
-    """The verdict on a session's file or an export."""
+    """The verdict on a session's file or an export. Raises UsageError for a file of another agent."""
+    from muse.app import foreign
+
+    if path.suffix != SUFFIX and (what := foreign.what_it_is(path)) and what != "an export":
+        hint = "muse import keeps it as a session, whose log can be verified"
+        raise UsageError(f"{path.name} is {what}: it proves nothing of itself", hint=hint)
     return reading.verify_file(path, lambda file: open_log(file, check=False), rules(), head=head, progress=progress)
 
 

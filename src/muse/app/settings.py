@@ -113,6 +113,11 @@ def require_continuable(log: Log, state: Session, *, recovered: bool = False) ->
     went by was taken out of it, Damaged when events are lost from it: it can be read, not continued. Where all after
     some event is lost, `recovered` says that the person wants to go on from there. Raises Incomplete when its end is
     known to be missing."""
+    if state.imported:
+        raise UsageError(
+            f"session {log.session} was imported from {state.imported}: it is frozen, and nothing goes on from it",
+            hint="read it (muse replay, log, show, search, export); going on from one means a fork, which comes later",
+        )
     if not recovered:
         require_whole(log, state)
     if state.recovered:

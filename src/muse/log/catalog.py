@@ -78,7 +78,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     came from the provider's cache. `problem` says what is wrong with a damaged one. `hash` (hex) is the chain value of
     the last event, `parents` the sessions that this one was forked or imported from. `removed` is when this session was
     removed: its log has come back since. `inode`, `git_root` and `git_head` are what its workspace is known by when it
-    was renamed."""
+    was renamed. `imported` names the format of the file that it was made from."""
 
     session: str
     file: str
@@ -103,6 +103,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     inode: int = 0
     git_root: str = ""
     git_head: str = ""
+    imported: str = ""
 
 
 @runtime_checkable
@@ -178,6 +179,7 @@ class Catalog:
         opened, prompted, last = (_event(log, seq) for seq in (totals.opened, totals.prompted, totals.seq))
         pid = owner_pid(path.with_suffix(".lock"))
         body = opened.body if opened and isinstance(opened.body, SessionOpened) else None
+        source = opened.body if opened and isinstance(opened.body, LogImported) else None
         settings = body.settings if body else None
         git = body.git if body else None
         return Entry(
@@ -187,12 +189,13 @@ class Catalog:
             outcome=totals.outcome,
             pid=pid,
             approvals=tuple(sorted(totals.open)),
-            name=body.name if body else "",
+            name=body.name if body else source.name if source else "",
             workspace=_workspace(opened),
             inode=body.inode if body else 0,
             git_root=git.root if git else "",
             git_head=git.head if git else "",
-            model=f"{settings.provider}/{settings.model}" if settings else "",
+            imported=source.format_name if source else "",
+            model=f"{settings.provider}/{settings.model}" if settings else source.model if source else "",
             prompt=prompted.body.text[:PROMPT_CHARACTERS]
             if prompted and isinstance(prompted.body, UserPrompted)
             else "",
@@ -265,9 +268,9 @@ def _first_workspace(log: Log) -> str:
 
 def _workspace(opened: Event | None) -> str:
     """The folder that a `session.opened` names, also where something else in it was taken out."""
-    if opened is None or not isinstance(opened.body, SessionOpened | Redacted):
+    if opened is None or not isinstance(opened.body, SessionOpened | LogImported | Redacted):
         return ""
-    if isinstance(opened.body, SessionOpened):
+    if isinstance(opened.body, SessionOpened | LogImported):
         return opened.body.workspace
     try:
         leaves = [entry.leaf for entry in parse_disclosed(opened.body.leaves).leaves if isinstance(entry, Shown)]
@@ -303,7 +306,7 @@ def _count(totals: Totals, log: Log, seq: int, header: bytes) -> None:
     totals.seq = seq
     if kind not in _ASIDE and kind != "cancel.requested":
         totals.outcome = ""
-    if kind == "session.opened":
+    if kind == "session.opened" or (kind == "log.imported" and seq == 1):
         totals.opened = seq
     elif kind == "user.prompted":
         totals.prompted = totals.prompted or seq

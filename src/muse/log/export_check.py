@@ -37,7 +37,7 @@ _MEANINGS: Final = {
 }
 
 
-class _Wrong(Exception):
+class Fault(Exception):
     """The first fault: the row it belongs to, the seq concerned, and what it is."""
 
     def __init__(self, what: str, seq: int, detail: str) -> None:
@@ -45,7 +45,7 @@ class _Wrong(Exception):
         self.what, self.seq, self.detail = what, seq, detail
 
 
-class _Broken(Exception):
+class Unfinished(Exception):
     """The export breaks off here, in the middle of its last line."""
 
 
@@ -68,23 +68,23 @@ def verify_export(
 
     `head` is a (seq, hash) known from elsewhere; `progress` is called with the number of events done.
     """
-    export = _Export(head)
-    wrong: _Wrong | None = None
+    export = Export(head)
+    wrong: Fault | None = None
     try:
         for line in lines:
             export.line(line)
             if progress is not None and export.head.seq % PROGRESS_EVENTS == 0:
                 progress(export.head.seq)
         export.end()
-    except _Broken:
+    except Unfinished:
         pass
-    except _Wrong as error:
+    except Fault as error:
         wrong = error
     return _report(export, wrong)
 
 
-class _Export:
-    """What was read so far."""
+class Export:
+    """What was read of an export so far; `header` is that of the last event."""
 
     def __init__(self, known: tuple[int, bytes] | None) -> None:
         self.known = known
@@ -99,6 +99,7 @@ class _Export:
         self.redacted: list[int] = []
         self.approvals = 0
         self.recovered: LogRecovered | None = None
+        self.header = Header("main", 0, 0, "", 0, "", "", 0)
         self._ids: set[str] = set()
 
     def line(self, data: bytes) -> None:
@@ -127,7 +128,7 @@ class _Export:
             return read_line(data.removesuffix(b"\n"))
         except BadJson as error:
             if error.is_cut and not data.endswith(b"\n"):
-                raise _Broken from error
+                raise Unfinished from error
             raise self._fault(LINES, f"a line cannot be read: {error}") from error
 
     def _first(self, value: dict[str, Any]) -> None:
@@ -183,6 +184,7 @@ class _Export:
         if header.id in self._ids:
             self._wrong(ORDER, f"id {header.id} stands twice")
         self._ids.add(header.id)
+        self.header = header
         return header
 
     def _content(self, value: dict[str, Any], header: Header) -> tuple[Root, list[Named]]:
@@ -242,9 +244,9 @@ class _Export:
     def _wrong(self, what: str, detail: str, seq: int | None = None) -> NoReturn:
         raise self._fault(what, detail, seq)
 
-    def _fault(self, what: str, detail: str, seq: int | None = None) -> _Wrong:
+    def _fault(self, what: str, detail: str, seq: int | None = None) -> Fault:
         next_seq = 0 if self.promised is None else self.head.seq + 1
-        return _Wrong(what, next_seq if seq is None else seq, detail)
+        return Fault(what, next_seq if seq is None else seq, detail)
 
     def _number(self, value: object, seq: int | None = None) -> int:
         if type(value) is not int or not 0 <= value <= INTEGER_MAX:
@@ -279,7 +281,7 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _report(export: _Export, wrong: _Wrong | None) -> Report:
+def _report(export: Export, wrong: Fault | None) -> Report:
     rows = [_row(what, export, wrong) for what in (LINES, HEADERS, ORDER, BODIES, CHAIN, BLOBS)]
     exit_code: Literal[0, 6, 8] = 0 if wrong is None else 6
     if wrong is None and not export.closed:
@@ -303,7 +305,7 @@ def _report(export: _Export, wrong: _Wrong | None) -> Report:
     return Report(export.session, tuple(rows), export.head.seq, len(export.blobs), export.head, exit_code)
 
 
-def _row(what: str, export: _Export, wrong: _Wrong | None) -> Row:
+def _row(what: str, export: Export, wrong: Fault | None) -> Row:
     if wrong is not None and wrong.what == what:
         return Row(what, "failed", wrong.detail, wrong.seq)
     if export.promised is None:
@@ -316,7 +318,7 @@ def _row(what: str, export: _Export, wrong: _Wrong | None) -> Row:
     return Row(what, "not checkable", f"reading stopped at event {wrong.seq}; what is before it is proven")
 
 
-def _known_row(export: _Export, wrong: _Wrong | None) -> Row:
+def _known_row(export: Export, wrong: Fault | None) -> Row:
     what = "rebuilt chain, cut tail"
     if export.known is None:
         return Row(what, "not proven", "no head from elsewhere to compare with")

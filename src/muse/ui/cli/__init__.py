@@ -26,7 +26,9 @@ COMMANDS: dict[str, str] = {
     "why": "From an event back to a person's words.",
     "ls": "List sessions.",
     "search": "Find what was said, run or changed, in all sessions.",
+    "sql": "Ask sessions in SQL: calls, files, approvals, costs.",
     "export": "Write a session for others: verifiable jsonl, or md to read.",
+    "import": "Keep session files of Claude Code and Codex.",
     "verify": "Check what a log proves, and what it does not.",
     "redact": "Take a secret out of a session; the rest still verifies.",
     "archive": "Put sessions away, small and still readable.",
@@ -37,12 +39,12 @@ COMMANDS: dict[str, str] = {
     "doctor": "Check this machine and the settings.",
     "completion": "Tab completion for bash, zsh or fish.",
 }
-"""Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec` in `exec_`)."""
+"""Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec_`, `import_`)."""
 
 LATER = frozenset(
     {
         "acp", "agents", "answer", "blame", "config", "continue", "diff", "files", "fork", "help",
-        "history", "import", "init", "login", "logout", "mcp", "pause", "review", "rewind",
+        "history", "init", "login", "logout", "mcp", "pause", "review", "rewind",
         "run", "serve", "start", "status", "summary", "up", "update", "version",
     }
 )  # fmt: skip
@@ -63,7 +65,8 @@ class LazyGroup(click.Group):
         """Import the command's module, or None for a name that is none."""
         if cmd_name not in COMMANDS and cmd_name != CHAT:
             return None
-        module = import_module(f"muse.ui.cli.{cmd_name}_" if cmd_name in ("exec",) else f"muse.ui.cli.{cmd_name}")
+        word = f"{cmd_name}_" if cmd_name in ("exec", "import") else cmd_name
+        module = import_module(f"muse.ui.cli.{word}")
         command: click.Command = module.command
         return command
 

@@ -1,0 +1,275 @@
+"""Files that are no logs and can be read as one: other agents' session files, and exports of ours.
+
+A foreign file becomes a log in memory, made anew each time it is looked at. Everything in that log follows from the
+file's bytes alone, event ids and keys as well, so that what is shown of it is the same on every machine. Such keys hide
+nothing: who guesses a text can compute its leaf. That costs nothing while the log is only shown; a log that is kept
+(`muse import`) has drawn keys, as any other has.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muse.app import places
+from muse.errors import StoreUnavailable, UsageError
+from muse.event import codec, commitment
+from muse.event.content import BlobRef
+from muse.event.kinds import COMMANDS, KINDS, LogImported
+from muse.ingest.formats import HEAD_BYTES, READERS, Format, recognise
+from muse.ingest.lines import SourceFile
+from muse.ingest.writer import Import, Keep, Made
+from muse.log.export_check import lines_of
+from muse.log.export_read import read_export
+from muse.log.memory import MemoryLog, MemoryPlace
+from muse.log.place import sync_folder
+from muse.log.protocol import Draft, Log
+
+FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
+AGENT_FILES_MAX: Final = 2_000
+APPEND_EVENTS: Final = 500
+APPEND_BYTES: Final = 4 * 1024 * 1024
+AGENTS_PATTERN: Final = "subagents/**/agent-*.jsonl"
+"""Where Claude Code puts the files of a session's agents, below the folder named like the session's file."""
+EXPORT_START: Final = b'{"muse_export":'
+
+_TYPE_OF: Final = {kind.body: name for name, kind in KINDS.items()}
+
+KeyOf = Callable[[str, bytes], bytes]
+"""A key of 32 bytes for what is named so, or for this content."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A foreign session as it was found: its format, its file and those of its agents, and the digest of them all."""
+
+    format: Format
+    files: tuple[SourceFile, ...]
+    digest: bytes
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What `muse import` did with a file. `is_new` is False for one whose session is there already."""
+
+    file: str
+    session: str
+    format: str
+    events: int
+    unknown: int = 0
+    unreadable: int = 0
+    is_new: bool = True
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file begins as an export of ours does."""
+    with path.open("rb") as file:
+        return file.read(len(EXPORT_START)) == EXPORT_START
+
+
+def format_of(path: Path) -> Format:
+    """Which agent wrote a file, "" for one of another kind. Raises OSError."""
+    with path.open("rb") as file:
+        return recognise(file.read(HEAD_BYTES))
+
+
+def open_view(path: Path, *, check: bool) -> Log | None:
+    """A log in memory of a foreign session's file or an export, None where it is neither."""
+    try:
+        if is_export(path):
+            with path.open("rb") as file:
+                return read_export(lines_of(file), commands=COMMANDS, check=check)
+        source = find(path)
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: {error.strerror or error}", hint="check the file's mode") from error
+    if source is None:
+        return None
+    place = MemoryPlace("")
+
+    def key_of(name: str, content: bytes) -> bytes:
+        return sha256(b"muse-view\0" + name.encode() + b"\0" + (content or source.digest)).digest()
+
+    log = MemoryLog(place, commands=COMMANDS)
+    made = READERS[source.format](source.files, _keep_in(log, key_of))
+    place.session = log.session = session_id(made, source.digest)
+    owned = log.hold()
+    for drafts in _batches(made, source.digest, key_of):
+        log.append(drafts, [], log.head().seq, owned.epoch)
+    owned.release()
+    return log
+
+
+def find(path: Path) -> Source | None:
+    """The foreign session in a file, with its agents' files beside it; None for a file of another kind. Raises OSError,
+    and UsageError for a file that is too large to be read as one."""
+    format_ = format_of(path)
+    if not format_:
+        return None
+    files = [_read(path, path.name)]
+    if format_ == "claude-code":
+        folder = path.with_suffix("")
+        beside = sorted(folder.glob(AGENTS_PATTERN))[:AGENT_FILES_MAX] if folder.is_dir() else []
+        files += [_read(file, file.relative_to(path.parent).as_posix()) for file in beside if file.is_file()]
+    digest = sha256()
+    for file in files:
+        digest.update(sha256(file.data).digest())
+    return Source(format_, tuple(files), digest.digest())
+
+
+def _read(path: Path, name: str) -> SourceFile:
+    size = path.stat().st_size
+    if size > FILE_BYTES_MAX:
+        raise UsageError(f"{path} has {size:,} bytes: more than {FILE_BYTES_MAX:,} are not read as one session")
+    return SourceFile(os.fsencode(name).decode("utf-8", "replace"), path.read_bytes())
+
+
+def _keep_in(log: Log, key_of: KeyOf) -> Keep:
+    def keep(content: bytes) -> BlobRef:
+        root, length = log.put_blob(content, key_of("blob", content or b"\0"))
+        return BlobRef(root, length)
+
+    return keep
+
+
+def session_id(made: Import, digest: bytes) -> str:
+    """The id of an imported session: of the moment at which the source begins, and of its content. The same source has
+    the same id, so that one that is kept is found again."""
+    moment = datetime.fromisoformat(made.events[0].time)
+    return _id_at(moment, [digest[at] for at in range(6)])
+
+
+def _id_at(moment: datetime, drawn: Sequence[int]) -> str:
+    letters = places.SESSION_ALPHABET
+    high, low = divmod(moment.microsecond // 1000, len(letters))
+    tail = letters[high] + letters[low] + "".join(letters[number % len(letters)] for number in drawn)
+    return f"{moment:%Y%m%d-%H%M%S}-{tail}"
+
+
+def _draft(made: Made, seq: int, digest: bytes, key_of: KeyOf) -> Draft:
+    name = _TYPE_OF[type(made.body)]
+    data, plain = codec.canonical(made.body)
+    key = key_of(f"event {seq}", b"")
+    root = commitment.commit(plain, key)
+    id_ = sha256(b"muse-import-id\0" + digest + b"%d" % seq).hexdigest()[:32]
+    return Draft(
+        id=id_, time=made.time, type=name, v=KINDS[name].version, agent=made.agent, cause=made.cause, body=data,
+        key=key, count=root.count, root=root.root,
+    )  # fmt: skip
+
+
+def _batches(made: Import, digest: bytes, key_of: KeyOf) -> Iterator[list[Draft]]:
+    batch: list[Draft] = []
+    size = 0
+    for seq, one in enumerate(made.events, 1):
+        draft = _draft(one, seq, digest, key_of)
+        batch.append(draft)
+        size += len(draft.body)
+        if len(batch) == APPEND_EVENTS or size >= APPEND_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+# -- keeping one -----------------------------------------------------------------------------------------------------
+
+
+def import_session(
+    path: Path, *, name: str = "", again: bool = False, progress: Callable[[int], None] | None = None
+) -> Imported:
+    """Keep a foreign session as one of our own, closed and frozen. One that is there already is not made again, unless
+    `again`. Raises UsageError for a file of another kind."""
+    try:
+        source = find(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    if source is None:
+        hint = "muse import takes session files of Claude Code and Codex (docs/imports.md)"
+        raise UsageError(f"{path} is no session file of an agent that is known here", hint=hint)
+    measured = READERS[source.format](source.files, lambda content: BlobRef("0" * 64, len(content)))
+    session = _free_id(session_id(measured, source.digest), measured, again=again)
+    about = measured.events[0].body
+    assert isinstance(about, LogImported), "an import begins with what it is"
+    done = Imported(
+        file=str(path), session=session, format=source.format, events=len(measured.events),
+        unknown=sum(one.count for one in about.unknown), unreadable=about.unreadable,
+    )  # fmt: skip
+    final = places.session_path(session)
+    if final.exists():
+        return msgspec.structs.replace(done, is_new=False)
+    draft = final.with_name(f".{session}.{secrets.token_hex(4)}.importing")
+    try:
+        _write(draft, session, source, name, progress)
+        os.link(draft, final)  # unlike a rename, this refuses a name that is taken
+        sync_folder(final.parent)
+    except FileExistsError:
+        return msgspec.structs.replace(done, is_new=False)
+    except OSError as error:
+        raise StoreUnavailable(f"{final}: {error.strerror or error}", hint="check the disk") from error
+    finally:
+        for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm"), draft.with_suffix(".lock")):
+            with suppress(OSError):
+                left.unlink(missing_ok=True)
+    return done
+
+
+def _free_id(session: str, made: Import, *, again: bool) -> str:
+    """The id to keep a session under: its own, another one of the same moment when it is to be kept `again`, and one of
+    now where the source claims to be of the future, so that sessions made later still sort after it."""
+    moment = datetime.fromisoformat(made.events[0].time)
+    if moment > datetime.now(UTC):
+        return places.new_session_id()
+    while again and places.session_path(session).exists():
+        session = _id_at(moment, list(secrets.token_bytes(6)))
+    return session
+
+
+def _write(draft: Path, session: str, source: Source, name: str, progress: Callable[[int], None] | None) -> None:
+    from muse.log.sqlite import SqliteLog
+
+    def key_of(_name: str, _content: bytes) -> bytes:
+        return secrets.token_bytes(commitment.KEY_BYTES)
+
+    log = SqliteLog.create(draft, session, commands=COMMANDS)
+    try:
+        owned = log.hold()
+        made = _named(READERS[source.format](source.files, _keep_in(log, key_of)), name)
+        for drafts in _batches(made, source.digest, key_of):
+            log.append(drafts, [], log.head().seq, owned.epoch)
+            if progress is not None:
+                progress(log.head().seq)
+    finally:
+        log.close()
+
+
+def _named(made: Import, name: str) -> Import:
+    first, *rest = made.events
+    if not name or not isinstance(first.body, LogImported):
+        return made
+    return Import([msgspec.structs.replace(first, body=msgspec.structs.replace(first.body, name=name)), *rest])
+
+
+def foreign_files(folder: Path) -> list[Path]:
+    """The session files in a folder and below, sorted; agents' files stand with their session's, and are left out where
+    that is there."""
+    found = []
+    for path in sorted(folder.rglob("*.jsonl")):
+        owner = next((parent for parent in path.parents if parent.name == "subagents"), None)
+        if owner is not None and owner.parent.with_name(f"{owner.parent.name}.jsonl").is_file():
+            continue
+        with suppress(OSError):
+            if path.is_file() and format_of(path):
+                found.append(path)
+    return found
+
+
+def what_it_is(path: Path) -> str:
+    """What a file is that can be read as a log and is none, "" for any other (also one that cannot be read)."""
+    names = {"claude-code": "a session file of Claude Code", "codex": "a session file of Codex", "": ""}
+    with suppress(OSError):
+        return "an export" if is_export(path) else names[format_of(path)]
+    return ""
