@@ -98,6 +98,10 @@ class Reading:
         """One event as it is stored: exact bytes, commitment and chain value."""
         return next(self._read(seq - 1, seq + 1), None)
 
+    def all_stored(self) -> Iterator[Stored]:
+        """Every event as it is stored, in order. Raises `Damaged` at the first that cannot be read."""
+        yield from self._read(0, None)
+
     def head(self) -> Position:
         """The last event's place."""
         head = self._log.head()
