@@ -80,6 +80,7 @@ from muse.app.settings import settings_of as settings_of
 from muse.app.settings import with_rules as with_rules
 from muse.app.taking import Taken as Taken
 from muse.app.taking import take_over as take_over
+from muse.app.verifying import verify_story as verify_story
 from muse.log.catalog import Entry as Entry
 from muse.log.protocol import Log as Log
 from muse.runtime.reading import Position as Position

@@ -10,9 +10,12 @@ from typing import Final
 
 import msgspec
 
+from muse.decide import approval
+from muse.decide.paths import named_path
 from muse.effect.protocol import ModelFailure
 from muse.errors import Damaged, Incomplete
 from muse.event.codec import BlobRef
+from muse.event.content import Observed
 from muse.event.conversation import Answered
 from muse.event.envelope import Event
 from muse.event.kinds import ModelFailed, ModelResponded, ToolFinished, ToolStarted
@@ -33,6 +36,7 @@ PARTIAL_CHARACTERS_MAX: Final = 100_000
 MASKED: Final = re.compile(r"\[(secret [^\]\n]+|api key)\]")
 """Stands where a known secret stood: there a text is not simply that of its bytes."""
 
+_digest_form: Final = re.compile(r"[0-9a-f]{64}")
 _left_out: Final = re.compile(r"\n?\[\.\.\. ([0-9]+) bytes left out;[^\n]*\.\.\.\]\n")
 
 OWN_FAILURES: Final = frozenset({"timeout", "cut", "network", "garbage", "invalid", "cancelled"})
@@ -60,7 +64,7 @@ class Contents:
                 self._require(ref)
             match event.body:
                 case ToolStarted():
-                    self._observed(event.body)
+                    self._observed(state, event.body)
                 case ToolFinished():
                     self._output(event.body)
                 case ModelResponded() | ModelFailed():
@@ -91,8 +95,17 @@ class Contents:
             self.checked += 1
         return self._seen[root]
 
-    def _observed(self, body: ToolStarted) -> None:
+    def _observed(self, state: Session, body: ToolStarted) -> None:
         seen = body.observed
+        if seen.folder not in ("", state.workspace):
+            raise Diverged("content", f"{body.call} was looked at in another folder", state.workspace, seen.folder)
+        if body.recovery != "reconcilable":
+            plain = Observed(folder=seen.folder, error=seen.error, tree=seen.tree)
+            if seen != plain:
+                what = f"{body.call} replaces no file, and says of one what was seen of it"
+                raise Diverged("content", what, difference=bodies(plain, seen))
+            return
+        _require_file(state, body)
         for when, ref, digest in (
             ("before", seen.before, seen.before_sha256), ("after", seen.after, seen.after_sha256),
         ):  # fmt: skip
@@ -105,11 +118,19 @@ class Contents:
 
     def _output(self, body: ToolFinished) -> None:
         """The text that a model read of an output of which it did not get all."""
-        if body.output is None or body.output.length > TEXT_BYTES_MAX or not isinstance(body.text, str):
+        if not isinstance(body.text, str):
+            return
+        if body.output is None:
+            _require_line_end(body, body.text.encode())
+            return
+        if body.output.length > TEXT_BYTES_MAX:
             return
         data = self._log.get_blob(body.output.blob)
-        if body.output.length != body.output_bytes or MASKED.search(body.text):
+        if MASKED.search(body.text) or MASKED.search(data.decode(errors="replace")):
             return  # secrets were masked in what was kept: other lengths
+        if body.output.length != body.output_bytes:
+            what = f"the output of {body.call} has another length than was kept of it"
+            raise Diverged("content", what, body.output.length, body.output_bytes)
         if wrong := text_of_output(body.text, data):
             raise Diverged("content", f"the text of {body.call} is not made of its output: {wrong}")
 
@@ -153,8 +174,9 @@ def _require_told(body: ModelFailed, found: Decoded) -> None:
         return
     if any(_is_told(body, failure) for failure in found.failures):
         return
+    named = any(failure.message and failure.message == body.message for failure in found.failures)
     partials = {"", *(failure.partial[:PARTIAL_CHARACTERS_MAX] for failure in found.failures)}
-    if body.status == 0 and body.failure in OWN_FAILURES and body.partial in partials:
+    if body.status == 0 and body.failure in OWN_FAILURES and body.partial in partials and not named:
         return
     what = f"the failure of {body.call} is not the one that its raw bytes tell"
     told = [f"{failure.failure} {failure.status}: {failure.message}" for failure in found.failures]
@@ -163,7 +185,29 @@ def _require_told(body: ModelFailed, found: Decoded) -> None:
 
 def _is_told(body: ModelFailed, failure: ModelFailure) -> bool:
     same = (body.failure, body.status) == (failure.failure, failure.status)
-    return same and failure.message in body.message and body.partial == failure.partial[:PARTIAL_CHARACTERS_MAX]
+    return same and body.message.endswith(failure.message) and body.partial == failure.partial[:PARTIAL_CHARACTERS_MAX]
+
+
+def _require_file(state: Session, body: ToolStarted) -> None:
+    """What was seen of the file of a call is of the file that the call names."""
+    seen = body.observed
+    for digest in (seen.before_sha256, seen.after_sha256):
+        if digest and not _digest_form.fullmatch(digest):
+            raise Diverged("content", f"a digest of {body.call} is none", "64 hexadecimal digits", digest)
+    if not seen.path or not isinstance(body.args, str):
+        return
+    named, _ = named_path(approval.parsed(body.args) or {}, state.workspace)
+    if seen.path != named:
+        raise Diverged("content", f"{body.call} looked at another file than it names", named, seen.path)
+
+
+def _require_line_end(body: ToolFinished, text: bytes) -> None:
+    """An output that a model got whole ends where a line does, or the text; an ending of the tool's own follows."""
+    at = body.output_bytes
+    if not at or _left_out.search(text.decode()):
+        return
+    if at > len(text) or (at < len(text) and b"\n" not in (text[at - 1 : at], text[at : at + 1])):
+        raise Diverged("content", f"the text of {body.call} holds no output of that length", len(text), at)
 
 
 def text_of_output(text: str, data: bytes) -> str:

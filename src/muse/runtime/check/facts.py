@@ -11,6 +11,7 @@ from typing import Any, Final
 from muse.decide import approval
 from muse.event.envelope import Event
 from muse.event.kinds import (
+    COMMANDS,
     KINDS,
     ApprovalDecided,
     CommandRefused,
@@ -27,6 +28,7 @@ from muse.log.chain import ABOUT_THE_LOG
 from muse.runtime.check.report import Diverged
 from muse.runtime.check.surroundings import Surroundings
 from muse.runtime.recovery import ALLOWED
+from muse.runtime.session import FORMAT_VERSION
 
 COMMANDS_REMEMBERED_MAX: Final = 10_000
 """Commands that a refusal may still name."""
@@ -50,10 +52,21 @@ class Facts:
         self._doubts: dict[str, int] = {}
         self._found: dict[str, tuple[int, str]] = {}
         self._at_opening: dict[str, int] = {}
+        self._listed: dict[str, int] = {}
+
+    def stands(self, state: Session, event: Event) -> None:
+        """Raises `Diverged` for any event, a decision too, that stands in another epoch or lane than it may."""
+        epoch = state.epoch + 1 if event.type == "session.opened" else state.epoch
+        if event.epoch != epoch and event.type not in ABOUT_THE_LOG:
+            raise Diverged("cause", f"{event.type} names another epoch than the one it is in", epoch, event.epoch)
+        if event.type in OF_THE_SESSION and event.agent != "main":
+            raise Diverged("cause", f"{event.type} belongs to the session, not to one agent", "main", event.agent)
 
     def check(self, state: Session, event: Event) -> None:
-        """Raises `Diverged` for an event that does not fit."""
-        self._header(state, event)
+        """Raises `Diverged` for a fact or a command that does not fit."""
+        if event.type in COMMANDS and self._listed and event.v > self._listed.get(event.type, 0):
+            what = f"{event.type} is no command that the owner understands, and no store takes such a one"
+            raise Diverged("order", what, self._listed.get(event.type, "not listed"), event.v)
         rule = _RULES.get(type(event.body))
         if rule is not None:
             rule(self, state, event, event.body)
@@ -73,22 +86,19 @@ class Facts:
             self._last_of_owner = self._last_of_owner if _is_persons(event) else event.type
         if event.type == "effect.doubted":
             self._doubts[getattr(event.body, "call", "")] = event.seq
-        if event.type == "session.opened":
+        if isinstance(event.body, SessionOpened):
             self._at_opening = dict(_waiting(state))
+            self._found.clear()
+            self._listed = {one.type: one.v for one in event.body.commands}
         self._around.noted(state, event)
 
     # -- where an event stands ---------------------------------------------------------------------------------------
 
-    def _header(self, state: Session, event: Event) -> None:
-        epoch = state.epoch + 1 if event.type == "session.opened" else state.epoch
-        if event.epoch != epoch and event.type not in ABOUT_THE_LOG:
-            raise Diverged("cause", f"{event.type} names another epoch than the one it is in", epoch, event.epoch)
-        if event.type in OF_THE_SESSION and event.agent != "main":
-            raise Diverged("cause", f"{event.type} belongs to the session, not to one agent", "main", event.agent)
-
     def _opened(self, state: Session, event: Event, body: SessionOpened) -> None:
         crashed = self._last_of_owner not in ("", "session.closed")
         _require_cause(event, 0)
+        if body.format != FORMAT_VERSION:
+            raise Diverged("order", "session.opened names another format than the log has", FORMAT_VERSION, body.format)
         if body.crashed != crashed:
             what = "session.opened says of the last owner what the log does not"
             raise Diverged("order", what, f"crashed: {crashed}", f"crashed: {body.crashed}")
@@ -134,20 +144,21 @@ class Facts:
         if run is None or run.phase not in ("running", "settling") or run.epoch > state.epoch:
             raise Diverged("no_intent", f"tool.finished of {body.call}, which is not running", _phase(run))
         _require_attempt(event.type, body.call, run.attempt, body.attempt)
-        cause, verdict = self._found.get(body.call, (0, "")) if run.phase == "settling" else (run.intent, "")
+        cause, verdict = self._found.pop(body.call, (0, "")) if run.phase == "settling" else (run.intent, "")
         _require_cause(event, cause)
         if run.phase == "running" and run.epoch < state.epoch:
             raise Diverged(
                 "no_intent", f"tool.finished of {body.call}, which an earlier owner ran and nobody looked at"
             )
         _require_end(run, body, verdict)
+        self._around.ended(run, body)
 
     def _reconciled(self, state: Session, event: Event, body: EffectReconciled) -> None:
         run, call = _run(state, event, body.call), _agent(state, event).call
         found: ToolRun | ModelCall | None = run
         if run is None and call is not None and call.key == body.call:
             found = call
-        if found is None or found.phase not in ("doubted", "settling"):
+        if found is None or not _in_doubt(found) or body.call in self._found:
             raise Diverged("no_intent", f"effect.reconciled of {body.call}, which is not in doubt")
         _require_attempt(event.type, body.call, found.attempt, body.attempt)
         _require_cause(event, self._doubts.get(body.call, 0), self._at_opening.get(body.call))
@@ -155,7 +166,8 @@ class Facts:
         if body.verdict not in ALLOWED[recovery]:
             what = f"a call of class {recovery} cannot be found {body.verdict} after a crash"
             raise Diverged("order", what, ", ".join(sorted(ALLOWED[recovery])), body.verdict)
-        self._found[body.call] = event.cause, body.verdict
+        if run is not None:
+            self._found[body.call] = event.cause, body.verdict
 
     def _answered(self, state: Session, event: Event, body: ApprovalDecided) -> None:
         """A person's answer that counts binds to what was asked; one that comes late, or answers nothing, is kept and

@@ -14,6 +14,7 @@ from muse.event.kinds import (
     ProcessStarted,
     TimerFired,
     TimerSet,
+    ToolFinished,
 )  # fmt: skip
 from muse.fold.state import Session, ToolRun, process_key
 from muse.runtime.check.report import Diverged
@@ -31,6 +32,7 @@ class Surroundings:
         self._causes: dict[str, tuple[set[int], set[int]]] = {}
         self._timers: dict[int, tuple[str, str]] = {}
         self._left: set[str] = set()
+        self._told: dict[str, set[str]] = {}
 
     def check(self, state: Session, event: Event) -> None:
         """Raises `Diverged` for a fact that belongs to nothing."""
@@ -51,12 +53,25 @@ class Surroundings:
             self._causes[event.agent] = {event.seq}, before
         elif event.type in CAUSES:
             self._causes.setdefault(event.agent, (set(), set()))[0].add(event.seq)
+        if isinstance(event.body, FilesChanged):
+            for call in event.body.calls:
+                self._told.setdefault(call, set()).update(change.path for change in event.body.changes)
+        elif isinstance(event.body, ToolFinished):
+            self._told.pop(event.body.call, None)
         if isinstance(event.body, ProcessStarted):
             self._left.add(event.body.call)
         elif isinstance(event.body, TimerSet):
             self._timers[event.seq] = event.body.key, event.agent
         elif event.type == "session.opened":
             self._timers = {timer.seq: (timer.key, timer.agent) for timer in state.timers.values()}
+
+    def ended(self, run: ToolRun, body: ToolFinished) -> None:
+        """Raises `Diverged` when a file tool has done what it does, and no event tells of the file."""
+        seen = run.observed
+        changes = run.recovery == "reconcilable" and body.status == "ok" and seen.before_sha256 != seen.after_sha256
+        if changes and seen.path not in self._told.get(run.key, ()):
+            what = f"{run.key} changed {seen.path}, and no files.changed of it says so"
+            raise Diverged("no_intent", what, f"a change of {seen.path}", "none")
 
     def _changed(self, state: Session, event: Event, body: FilesChanged) -> None:
         self._looked(state, event, body.calls, pending=False)
@@ -65,6 +80,8 @@ class Surroundings:
         runs = [run for call in body.calls if (run := state.run(call)) is not None and run.phase != "done"]
         late = any(0 < run.intent < state.opened for run in runs)
         exact = len(runs) == len(body.calls) == 1 and runs[0].recovery == "reconcilable"  # the tool's own word
+        for run in runs:
+            _require_own(run, body)
         if body.after_crash != late and not (late and exact):
             what = "files.changed says of its calls what the log does not: whether they began before a crash"
             raise Diverged("order", what, f"after_crash: {late}", f"after_crash: {body.after_crash}")
@@ -89,7 +106,8 @@ class Surroundings:
     def _process(self, state: Session, event: Event, body: ProcessStarted | ProcessAdopted | ProcessReaped) -> None:
         lane, _, number = body.call.partition("/")
         agent = state.agents.get(lane)
-        if agent is None or lane != event.agent or not (number.isdecimal() and 0 < int(number) < agent.next_n):
+        is_number = number.isdecimal() and int(number) > 0
+        if agent is None or lane != event.agent or not is_number:
             raise Diverged("no_intent", f"{event.type} of {body.call}, a call that is not in this lane")
         known = state.processes.get(process_key(body.pid, body.started))
         if isinstance(body, ProcessStarted):
@@ -117,6 +135,19 @@ class Surroundings:
         if timer != (body.key, event.agent):
             found = "no timer" if timer is None else f"the timer {timer[0]} of {timer[1]}"
             raise Diverged("no_intent", f"the timer {body.key} fired, which was not set by its cause", found, body.key)
+
+
+def _require_own(run: ToolRun, body: FilesChanged) -> None:
+    """What a file tool says of its own change is what was seen before it began."""
+    seen = run.observed
+    for change in body.changes:
+        if not seen.after or change.path != seen.path or change.after != seen.after:
+            continue
+        before = seen.file_mode if seen.before_sha256 else 0
+        expected = (seen.before, before, seen.file_mode)
+        recorded = (change.before, change.before_mode, change.after_mode)
+        if expected != recorded:
+            raise Diverged("content", f"the change by {run.key} is not the one that it began with", expected, recorded)
 
 
 def _is_open(run: ToolRun | None, pending: bool) -> bool:

@@ -73,6 +73,8 @@ class _Walk:
         self._facts.noted(self._story.state, event)
         self._owed.after(event, woken)
         self._over = _why_over(self._story.state, event)
+        if self._over is not None:
+            self._passed_over(event)
         return None
 
     def _check(self, state: Session, event: Event) -> None:
@@ -80,6 +82,7 @@ class _Walk:
         if isinstance(body, Redacted | Unknown):
             return
         self._owed.before(state, event)
+        self._facts.stands(state, event)
         if decisions.is_decision(event):
             decisions.check(state, event, self._rules)
             self._decisions[event.type] += 1

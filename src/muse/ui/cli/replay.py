@@ -14,6 +14,7 @@ from muse.ui.cli import completing
 from muse.ui.cli.address import Place, require_event, resolve
 from muse.ui.cli.filtering import chosen, filtering, say_nothing_found
 from muse.ui.cli.output import answers, note
+from muse.ui.cli.verifying import verifying
 from muse.view.detail import detailed
 from muse.view.filters import Filter, Past
 from muse.view.lines import json_line
@@ -28,6 +29,7 @@ DUMB = "this terminal (TERM={name}) cannot show a screen: here are the rows, as 
 @click.command("replay")
 @click.argument("address", default="", shell_complete=completing.sessions)
 @filtering
+@verifying
 @click.option("--plain", is_flag=True, help="All at once, one row an event (so in a pipe).")
 @click.option("--json", "as_json", is_flag=True, help="One event a line, as JSON.")
 @click.option("--detail", is_flag=True, help="What each event holds, under its row.")
@@ -38,6 +40,9 @@ def command(address: str, plain: bool, as_json: bool, detail: bool, state: bool,
 
     On a terminal it begins at SEQ, and ? lists the keys. Elsewhere, and with --plain, --json, --detail or --state, the
     same is printed up to SEQ. For example, all that was open when event 41 had happened: muse replay @41 --state
+
+    --verify derives the session again from its log: every decision, request and decoded answer must be the recorded
+    one (docs/verify-replay.md). muse verify asks something else: whether the bytes are those that were written.
     """
     place = resolve(address)
     if state:

@@ -36,6 +36,8 @@ _COLOURS: Final = {"proven": "32", "failed": "31", "not proven": "33", "not chec
 def command(address: str, head: str | None, as_json: bool, no_color: bool) -> int:
     """Check ADDRESS (a session, a log file or a jsonl export; default: the last session).
 
+    It asks whether the bytes are those that were written; whether they tell a possible story, muse replay --verify.
+
     Exit codes: 0 nothing is wrong, 2 the file is of another kind, 6 damaged or tampered with (also a .muse file that is
     no log any more), 8 intact but the tail is missing.
     """
