@@ -3,24 +3,18 @@
 Tools of other agents are known by the names that their files have for them; `docs/imports.md` lists them.
 """
 
-import re
-import shlex
 from typing import Final
 
 import msgspec
 
 from muse.event.content import BlobRef
+from muse.event.shells import SHELLS as SHELLS
+from muse.event.shells import command_in
 from muse.view.amounts import size
 from muse.view.visible import command_line, headline, one_line
 
 _PATH_NAMES: Final = ("path", "file_path", "notebook_path", "filename")
 _SAID_NAMES: Final = ("description", "query", "url")
-_COMMAND_NAMES: Final = ("command", "cmd")
-SHELLS: Final = frozenset(
-    {"shell", "Bash", "exec_command", "local_shell", "shell_command", "container.exec", "PowerShell", "unified_exec"}
-)
-"""What the tool that runs commands is called: by muse, and by the agents whose files are read."""
-_SHELL_WRAPPERS: Final = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 _WORDS_AT: Final[tuple[tuple[str | int, ...], ...]] = (
     ("message", "content"), ("message", "content", 0, "text"), ("attachment", "content"), ("attachment", "prompt"),
     ("attachment", "type"), ("payload", "message"), ("payload", "content", 0, "text"), ("payload", "text"),
@@ -41,24 +35,8 @@ def arguments(args: str) -> dict[str, object] | None:
 
 
 def command_of(tool: str, args: str | BlobRef) -> str:
-    """The exact command of a shell call, "" for any other. Where it is a list of words that hands one text to a shell
-    (`["bash", "-lc", "ls"]`), that text; of any other list the words, quoted where they need it."""
-    if not isinstance(args, str):
-        return ""
-    value = arguments(args) if tool in SHELLS else None
-    for name in _COMMAND_NAMES:
-        command = value.get(name) if value else None
-        if isinstance(command, str):
-            return command
-        if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-            return _words(command)
-    return ""
-
-
-def _words(command: list[str]) -> str:
-    if len(command) == 3 and _SHELL_WRAPPERS.fullmatch(command[0]) and command[1] in ("-c", "-lc"):
-        return command[2]
-    return shlex.join(command)
+    """The exact command of a shell call, "" for any other."""
+    return command_in(tool, arguments(args)) if tool in SHELLS and isinstance(args, str) else ""
 
 
 def kept_words(raw: str) -> str:

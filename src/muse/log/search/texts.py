@@ -16,6 +16,7 @@ from muse.event.commitment import Shown, parse_disclosed, steps
 from muse.event.content import BlobRef, FileChange
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.leaves import STRING
+from muse.event.shells import command_in
 
 TEXT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of a longer content only so much is searched; that is said."""
@@ -90,7 +91,7 @@ class Texts:
                 for change in body.changes:
                     yield from self._changed(change)
             case _:
-                yield from _words(body)
+                yield from _words(body, self._whole)
 
     def _changed(self, change: FileChange) -> Iterator[tuple[TextKind, str]]:
         yield "path", change.path
@@ -156,8 +157,9 @@ def _arguments(tool: str, args: str) -> Iterator[tuple[TextKind, str]]:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         yield "arguments", args
         return
-    if isinstance(value, dict) and tool == "shell" and isinstance(value.get("command"), str):
-        yield "command", value.pop("command")
+    if isinstance(value, dict) and (command := command_in(tool, value)):
+        yield "command", command
+        value = {name: item for name, item in value.items() if name not in ("command", "cmd")}
     yield "arguments", "\n".join(_strings(value, ""))
 
 
@@ -189,15 +191,18 @@ _LISTS: Final[dict[str, TextKind]] = {
 }  # fmt: skip
 
 
-def _words(body: msgspec.Struct) -> Iterator[tuple[TextKind, str]]:
+def _words(body: msgspec.Struct, whole: Callable[[str | BlobRef], str]) -> Iterator[tuple[TextKind, str]]:
     """The free texts of any other body, by the names of its fields."""
+    if isinstance(body, kinds.SourceKept):
+        yield from (("other", words) for _, words in _arguments("", whole(body.raw)))
+        return
     if isinstance(body, kinds.ModelRequested | kinds.AgentSpawned | kinds.CommandRefused):
         yield "prompt", getattr(body, "task", "")
         return
     for name in body.__struct_fields__:
         value = getattr(body, name)
         if name in _LISTS and isinstance(value, tuple):
-            yield _LISTS[name], "\n".join(value)
+            yield _LISTS[name], "\n".join(item for item in value if isinstance(item, str))
         elif name in _FIELDS and isinstance(value, str):
             yield (_TEXT.get(type(body), "note") if name == "text" else _FIELDS[name]), value
 
