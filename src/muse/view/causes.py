@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from muse.event import kinds
+from muse.event.content import Origin
 from muse.event.conversation import Answered, Resulted, Said
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import COMMANDS
@@ -168,7 +169,8 @@ def _person(event: Event, body: Any, look: Look, state: Session | None) -> _Foun
     rests = []
     if isinstance(body, kinds.QuestionAnswered):
         rests.append(Link("in answer to", body.question))
-    words = f"the words of {who(body.origin)}" if getattr(body, "text", "") else f"given by {who(body.origin)}"
+    by = who(getattr(body, "origin", Origin()))
+    words = f"the words of {by}" if getattr(body, "text", "") else f"given by {by}"
     notes = [f"because: {body.why}"] if getattr(body, "why", "") else []
     if refusal := _refusal(event, look):
         notes.append(f"it is not followed: it was refused at #{refusal}")
@@ -454,13 +456,9 @@ def _sources(text: str, before: int, look: Look, state: Session | None) -> list[
     return found[:SOURCES_MAX]
 
 
-_PEOPLE: Final = (
-    kinds.UserPrompted, kinds.AgentSteered, kinds.QuestionAnswered, kinds.CancelRequested, kinds.AgentContinued,
-    kinds.NoteAdded, kinds.BudgetRaised, kinds.ModelChanged, kinds.PolicyChanged, kinds.SessionForked,
-    kinds.SessionRewound, kinds.LogRedacted,
-)  # fmt: skip
+_COMMANDS: Final = tuple(kinds.KINDS[name].body for name in COMMANDS if name != "approval.decided")
 _EXPLAINED: Final[dict[type, Callable[[Event, Any, Look, Session | None], _Found]]] = {
-    **dict.fromkeys(_PEOPLE, _person),
+    **dict.fromkeys((*_COMMANDS, kinds.LogRedacted), _person),
     kinds.SessionOpened: _opened, kinds.LogImported: _imported, kinds.LogRecovered: _recovered,
     kinds.CommandRefused: _refused, kinds.ToolFinished: _finished, kinds.ToolStarted: _started,
     kinds.FilesChanged: _of_calls, kinds.FilesUnknown: _of_calls, kinds.ProcessStarted: _process,
@@ -471,4 +469,4 @@ _EXPLAINED: Final[dict[type, Callable[[Event, Any, Look, Session | None], _Found
     kinds.AgentFinished: _ended, kinds.SessionClosed: _ended, kinds.ResultDelivered: _delivered,
     kinds.BudgetReached: _budget, kinds.TimerFired: _timer,
 }  # fmt: skip
-"""Types not in this table are led to by their header's cause. `agent.paused` has no origin: its header says all."""
+"""Types not in this table are led to by their header's cause."""
