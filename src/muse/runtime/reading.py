@@ -141,13 +141,14 @@ class Reading:
 
     def state_after(self, seq: int) -> Session | None:
         """The fold up to event `seq`, from the nearest checkpoint; None where the log tells an impossible story."""
+        from muse.runtime.check.story import BROKEN
         from muse.runtime.checkpoint import fold
 
         if self._damage is not None and seq >= self._damage.seq:
             self._require_whole()
         try:
             return fold(self._log, before=seq + 1)
-        except (AssertionError, KeyError):
+        except BROKEN:
             return None
 
     def request_at(self, seq: int, agent: str, rules: Rules) -> "Sent | None":

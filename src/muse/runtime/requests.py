@@ -19,6 +19,8 @@ from muse.fold.evolve import evolve
 from muse.fold.state import Agent, Session
 from muse.log.protocol import Log, Stored
 from muse.runtime.backwards import backwards, is_of
+from muse.runtime.check.decisions import has_builder
+from muse.runtime.check.story import BROKEN
 from muse.runtime.checkpoint import fold
 
 ANSWER_EVENTS_MAX: Final = 100_000
@@ -42,7 +44,7 @@ def request_at(log: Log, seq: int, agent: str, rules: Rules) -> Sent | None:
     state, broken = Session(session=log.session), ""
     try:
         state = fold(log, before=first.seq)
-    except (AssertionError, KeyError) as error:
+    except BROKEN as error:
         broken = _impossible(first.seq, error)
     previous = None if before is None else _request(state, before, rules, broken)
     if before is not None and not broken:
@@ -60,11 +62,10 @@ def request_at(log: Log, seq: int, agent: str, rules: Rules) -> Sent | None:
 
 def built_again(state: Session, agent: str, asked: ModelRequested, rules: Rules) -> Built | str:
     """The request that this state gives, by the builder that the log names; or why there is none."""
-    settings, lane = state.settings, state.agents.get(agent)
-    if settings is None or lane is None:
+    lane = state.agents.get(agent)
+    if state.settings is None or lane is None:
         return f"nothing before it says what {agent} was told"
-    builder = rules.builders.get(settings.dialect)
-    if builder is None or builder.name != asked.builder:
+    if not has_builder(state, asked.builder, rules):
         names = ", ".join(sorted(one.name for one in rules.builders.values()))
         return f"it was built by {asked.builder}, and this build has {names}"
     return next_request(state, lane, rules)
@@ -75,7 +76,7 @@ def _go_on(log: Log, state: Session, upto: int) -> str:
     for stored in log.read(after=state.seq, before=upto):
         try:
             evolve(state, _event(stored))
-        except (AssertionError, KeyError) as error:
+        except BROKEN as error:
             return _impossible(stored.seq, error)
     return ""
 
@@ -85,7 +86,7 @@ def _event(stored: Stored) -> Event:
 
 
 def _impossible(seq: int, error: Exception) -> str:
-    return f"the story up to #{seq} is an impossible one: {error}"
+    return f"the story up to #{seq} is an impossible one: {error or type(error).__name__}"
 
 
 def _request(state: Session, stored: Stored, rules: Rules, broken: str) -> Request:
@@ -98,7 +99,7 @@ def _request(state: Session, stored: Stored, rules: Rules, broken: str) -> Reque
     if not broken:
         try:
             built = built_again(state, event.agent, asked, rules)
-        except (AssertionError, KeyError) as error:
+        except BROKEN as error:
             built = _impossible(event.seq, error)
         if isinstance(built, str):
             why = built

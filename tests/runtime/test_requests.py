@@ -1,0 +1,170 @@
+"""What was sent: found again at any event, or a word about why it cannot be; never bytes that were not sent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muse.decide.context import Builder, Rules
+from muse.event import codec, commitment
+from muse.event.envelope import decode
+from muse.event.kinds import COMMANDS, ModelRequested, UserPrompted
+from muse.log.protocol import Head, Log, Stored
+from muse.log.sqlite import SqliteLog
+from muse.runtime.backwards import backwards, last_of
+from muse.runtime.requests import request_at
+from tests.runtime.rig import RULES, Rig, steps
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteLog]:
+    rig = Rig(tmp_path_factory.mktemp("requests"), steps(3))
+    rig.submit(UserPrompted(text="go there"))
+    rig.run()
+    opened = SqliteLog.open(rig.path, commands=COMMANDS, read_only=True)
+    yield opened
+    opened.close()
+
+
+class Changed:
+    """A log with one body changed and its chain built again: only its meaning is wrong. `hidden`: that body is
+    redacted instead."""
+
+    def __init__(
+        self, log: SqliteLog, type_name: str, old: bytes = b"", new: bytes = b"", *, hidden: bool = False
+    ) -> None:
+        self.session = log.session
+        self.events: list[Stored] = []
+        done, previous = False, commitment.genesis(log.session)
+        for stored in log.read():
+            body, key = stored.body, stored.key
+            assert body is not None
+            assert key is not None
+            fits = not done and type_name.encode() in stored.header and old in body
+            done = done or fits
+            if fits and hidden:
+                self.events.append(Stored(stored.seq, stored.header, None, None, stored.count, stored.root,
+                                          stored.hash, hidden=b"[]"))  # fmt: skip
+                continue
+            body = body.replace(old, new, 1) if fits else body
+            root = commitment.commit(body, key)
+            previous = commitment.chain(previous, stored.header, root.count, root.root)
+            self.events.append(Stored(stored.seq, stored.header, body, key, root.count, root.root, previous))
+        assert done
+
+    def read(self, after: int = 0, before: int | None = None) -> Iterator[Stored]:
+        return (one for one in self.events if one.seq > after and (before is None or one.seq < before))
+
+    def headers(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        return ((one.seq, one.header) for one in self.read(after))
+
+    def head(self) -> Head:
+        return Head(self.events[-1].seq, self.events[-1].hash)
+
+    def load_checkpoint(self, version: int, before: int | None = None) -> None:
+        return None
+
+
+def changed(log: SqliteLog, type_name: str, old: bytes = b"", new: bytes = b"", *, hidden: bool = False) -> Log:
+    told: object = Changed(log, type_name, old, new, hidden=hidden)
+    return told  # type: ignore[return-value]  # as much of a log as a request is found with
+
+
+def requests(log: SqliteLog) -> list[int]:
+    return [one.seq for one in log.read() if codec.parse_header(one.header).type == "model.requested"]
+
+
+def test_at_every_event_it_is_the_last_request_before_it(log: SqliteLog) -> None:
+    known = requests(log)
+    assert len(known) == 4
+    for seq in range(1, log.head().seq + 1):
+        sent = request_at(log, seq, "main", RULES)
+        before = [one for one in known if one <= seq]
+        if not before:
+            assert sent is None
+            continue
+        assert sent is not None
+        assert sent.request.seq == before[-1]
+        assert (sent.previous.seq if sent.previous else 0) == (before[-2] if len(before) > 1 else 0)
+        assert sent.request.data is not None
+        assert (sent.request.why, sent.request.differs) == ("", "")
+        assert sent.answer is not None
+        assert sent.answer.cause == sent.request.seq
+
+
+def test_an_agent_that_asked_nothing_was_sent_nothing(log: SqliteLog) -> None:
+    assert request_at(log, log.head().seq, "main.1", RULES) is None
+
+
+def test_a_changed_story_gives_other_bytes_and_says_what_differs(log: SqliteLog) -> None:
+    sent = request_at(changed(log, "user.prompted", b"go there", b"go everywhere"), 99, "main", RULES)
+    assert sent is not None
+    recorded = sent.request.asked
+    assert recorded is not None
+    assert f"{recorded.request_bytes + 5:,} bytes, recorded are {recorded.request_bytes:,}" in sent.request.differs
+    assert f"recorded is {recorded.request_sha256}" in sent.request.differs
+    assert sent.previous is not None
+    assert sent.previous.differs
+
+
+def test_what_was_redacted_is_the_reason_and_what_came_before_it_is_there(log: SqliteLog) -> None:
+    first, second, *_ = requests(log)
+    told = changed(log, "tool.finished", hidden=True)
+    before = request_at(told, first, "main", RULES)
+    assert before is not None
+    assert before.request.data is not None
+    after = request_at(told, second, "main", RULES)
+    assert after is not None
+    assert (after.request.data, after.request.differs) == (None, "")
+    assert "is redacted" in after.request.why
+    assert "tool.finished (#" in after.request.why
+    assert after.previous is not None
+    assert after.previous.data == before.request.data
+
+
+def test_a_request_that_is_redacted_itself_is_told_apart(log: SqliteLog) -> None:
+    first = requests(log)[0]
+    sent = request_at(changed(log, "model.requested", hidden=True), first, "main", RULES)
+    assert sent is not None
+    assert (sent.request.asked, sent.request.data) == (None, None)
+    assert f"#{first} itself is redacted" in sent.request.why
+
+
+def test_a_builder_that_is_not_at_hand_is_named(log: SqliteLog) -> None:
+    other = Rules(version=1, builders={"scripted": Builder("scripted/9", RULES.builders["scripted"].build)})
+    sent = request_at(log, 99, "main", other)
+    assert sent is not None
+    assert sent.request.data is None
+    assert sent.request.why == "it was built by scripted/1, and this build has scripted/9"
+
+
+def test_an_impossible_story_is_a_reason_and_no_traceback(log: SqliteLog) -> None:
+    told = changed(log, "tool.started", b'"call":"main/2"', b'"call":"main/9"')
+    sent = request_at(told, 99, "main", RULES)
+    assert sent is not None
+    assert "impossible" in sent.request.why
+
+
+def test_a_checkpoint_changes_nothing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, steps(3))
+    rig.submit(UserPrompted(text="go there"))
+    rig.run()
+    with rig.handle() as log:
+        from muse.fold.state import STATE_VERSION
+        from muse.runtime.checkpoint import fold, write_state
+
+        plain = [request_at(log, seq, "main", RULES) for seq in requests(log)]
+        ownership = log.hold()
+        for seq in range(3, log.head().seq, 4):
+            log.save_checkpoint(seq, STATE_VERSION, write_state(fold(log, before=seq + 1)))
+        ownership.release()
+        assert [request_at(log, seq, "main", RULES) for seq in requests(log)] == plain
+
+
+def test_reading_backwards_finds_the_same_as_reading_forwards(log: SqliteLog) -> None:
+    events = [decode(one.header, one.body, one.hidden) for one in log.read()]
+    for before in (1, 2, 7, len(events) + 1):
+        expected = [one.seq for one in events if one.seq < before and isinstance(one.body, ModelRequested)]
+        assert [one.seq for one in backwards(log, before, ("model.requested",), "main")] == expected[::-1]
+    assert last_of(log, "main") == len(events)
+    assert last_of(log, "main.3") == 0
