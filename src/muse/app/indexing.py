@@ -13,7 +13,7 @@ from pathlib import Path
 
 from muse.app.places import open_log
 from muse.config import muse_home
-from muse.errors import LogError, MuseError, StoreUnavailable
+from muse.errors import Damaged, LogError, MuseError, StoreUnavailable
 from muse.event.codec import parse_header
 from muse.event.envelope import decode
 from muse.log.catalog import stamp_of
@@ -124,8 +124,10 @@ class _Source:
         return self._said(reached.seq)
 
     def _said(self, after: int) -> Iterator[Said]:
+        seq = after
         try:
             for stored in self._log.read(after=after, before=self._head + 1):
+                seq = stored.seq
                 event = decode(stored.header, stored.body, stored.hidden)
                 self._texts.cut = 0
                 texts = [one.text for one in self._texts.of(event)]
@@ -134,7 +136,7 @@ class _Source:
         except (LogError, UnicodeDecodeError) as error:
             if isinstance(error, StoreUnavailable):
                 raise
-            self._problem = str(error)
+            self._problem = str(error) if isinstance(error, Damaged) else f"event {seq} cannot be read: {error}"
 
     def ending(self) -> Reached:
         """What the index keeps besides."""

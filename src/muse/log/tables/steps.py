@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muse.event.shells import command_in
 from muse.log.tables.rows import Contents, Fact, Row, milliseconds
 
 
@@ -49,13 +50,13 @@ class Calls:
         lane, _, number = fact.text("call").rpartition("/")
         uses = [block for block in fact.parts("blocks") if block.get("kind") == "tool_use"]
         for key, use in enumerate(uses, int(number) + 1 if number.isdecimal() else 1):
-            tool = use.get("name")
+            tool = str(use.get("name", ""))
             self._calls[f"{lane}/{key}"] = {
                 "call": f"{lane}/{key}", "agent": lane, "tool": tool, "asked": fact.seq, "attempts": 0, "approval": 0,
                 "address": fact.address, "status": "waiting", **self._arguments(tool, use.get("args")),
             }  # fmt: skip
 
-    def _arguments(self, tool: Any, args: Any) -> Row:
+    def _arguments(self, tool: str, args: Any) -> Row:
         """The exact text, and what is in it, as far as it is asked for."""
         if not {"args", "command", "path"} & set(self._used):
             return {}
@@ -66,8 +67,7 @@ class Calls:
             value = {}
         value = value if isinstance(value, dict) else {}
         path = next((value[name] for name in ("path", "file_path") if isinstance(value.get(name), str)), None)
-        command = value.get("command") if tool == "shell" else None
-        return {"args": text, "path": path, "command": command if isinstance(command, str) else None}
+        return {"args": text, "path": path, "command": command_in(tool, value) or None}
 
     def _decided(self, fact: Fact) -> None:
         call = fact.text("call")
