@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,19 @@ def test_two_answers_at_once_and_filters_with_one_event_are_refused(recorded: Re
     for flags in (["--diff", "--summary"], ["--request", "--blob", "raw"], ["--request", "--failed"],
                   ["--diff", "-o", "x"]):  # fmt: skip
         assert recorded.ask("show", str(recorded.path), *flags).code == 2
+
+
+def test_what_was_redacted_is_not_told_and_the_answer_says_why(recorded: Recorded, tmp_path: Path) -> None:
+    home = tmp_path / "muse"
+    shutil.copytree(recorded.home, home, ignore=shutil.ignore_patterns("run"))
+    path = home / recorded.path.relative_to(recorded.home)
+    prompt = recorded.of_type("user.prompted")[0]["seq"]
+    done = ask(home, "redact", f"{path}@{prompt}", "-y")
+    assert done.code == 0, done.err
+    for flag in ("--request", "--diff", "--summary", "--pretty"):
+        asked = ask(home, "show", str(path), flag)
+        assert (asked.code, asked.data) == (8, b"")
+        assert f"user.prompted (#{prompt}) is redacted" in asked.err
+    told = json.loads(ask(home, "why", f"{path}@{len(recorded.events)}", "--json").out)
+    assert (told["steps"][-1]["seq"], told["end"]["kind"]) == (prompt, "redacted")
+    assert all(one["seq"] > two["seq"] for one, two in pairwise(told["steps"]))

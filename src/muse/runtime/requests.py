@@ -94,7 +94,10 @@ def _request(state: Session, stored: Stored, rules: Rules, broken: str) -> Reque
     asked = event.body
     if not isinstance(asked, ModelRequested):
         what = "redacted" if isinstance(asked, Redacted) else "unknown to this version"
-        return Request(seq=event.seq, agent=event.agent, asked=None, why=f"#{event.seq} itself is {what}")
+        why = f"#{event.seq} itself is {what}"
+        if isinstance(asked, Redacted) and state.incomplete:
+            why = f"{_missing(state)}, and with it the digest of this request"
+        return Request(seq=event.seq, agent=event.agent, asked=None, why=why)
     data, why, differs = None, broken, ""
     if not broken:
         try:

@@ -8,6 +8,7 @@ answer is laid out.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -372,7 +373,8 @@ def _requested(event: Event, body: kinds.ModelRequested, look: Look, state: Sess
         return found
     if body.attempt > 1 and event.cause:
         found.rests.append(Link("again after", event.cause))
-    items = agent.items[: body.items]
+    items = list(takewhile(lambda item: item.seq < event.seq or not isinstance(item, Answered), agent.items))
+    items = items[: body.items]
     last = next((at for at in range(len(items) - 1, -1, -1) if isinstance(items[at], Answered)), -1)
     new = [item for item in items[last + 1 :] if item.seq < event.seq]
     results = [Link("with the result", item.seq) for item in new if isinstance(item, Resulted)]
@@ -382,7 +384,7 @@ def _requested(event: Event, body: kinds.ModelRequested, look: Look, state: Sess
         found.cause = Link("goes on from", items[last].seq)
     elif words:
         found.cause = words[-1]
-    elif last < 0:
+    elif last < 0 and event.agent != "main":
         spawned = look.earlier(event.seq, ("agent.spawned",))
         found.cause = next((Link("begun by", one.seq) for one in spawned if one.agent == event.agent), None)
     elif event.cause:
