@@ -32,6 +32,9 @@ _time_form: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0
 _known_keys: Final[set[str]] = set()
 _KNOWN_KEYS_MAX: Final = 4096
 
+# Types with their agents likewise.
+_known_names: Final[set[tuple[str, str]]] = set()
+
 # Types that msgspec would turn into strings; left as they are, `_check` refuses them.
 _kept_types: Final = (bytes, bytearray, datetime)
 
@@ -196,20 +199,24 @@ def _check_blob(value: dict[str, object]) -> None:
 
 
 def _check_header(header: Header) -> None:
-    for name, text, form in (
-        ("id", header.id, _id_form),
-        ("time", header.time, _time_form),
-        ("type", header.type, _type_form),
-        ("agent", header.agent, _agent_form),
-    ):
-        if not form.fullmatch(text):
-            raise InvalidEvent(f"the header's {name} is out of form")
+    if (header.type, header.agent) not in _known_names:
+        _check_form("type", header.type, _type_form)
+        _check_form("agent", header.agent, _agent_form)
+        if len(_known_names) < _KNOWN_KEYS_MAX:
+            _known_names.add((header.type, header.agent))
+    _check_form("id", header.id, _id_form)
+    _check_form("time", header.time, _time_form)
     datetime.fromisoformat(header.time)  # a date that no calendar has would break readers later
-    numbers = (header.seq, header.v, header.cause, header.epoch)
-    if any(type(number) is not int or number > INTEGER_MAX for number in numbers):
+    seq, v, cause, epoch = header.seq, header.v, header.cause, header.epoch
+    if not type(seq) is type(v) is type(cause) is type(epoch) is int or max(seq, v, cause, epoch) > INTEGER_MAX:
         raise InvalidEvent("a number in the header is no integer within 2^53")
-    if header.seq < 1 or header.v < 1 or header.epoch < 0 or not 0 <= header.cause < header.seq:
+    if seq < 1 or v < 1 or epoch < 0 or not 0 <= cause < seq:
         raise InvalidEvent("a number in the header is out of its range")
+
+
+def _check_form(name: str, text: str, form: re.Pattern[str]) -> None:
+    if not form.fullmatch(text):
+        raise InvalidEvent(f"the header's {name} is out of form")
 
 
 def _difference(one: bytes, other: bytes) -> int:

@@ -31,6 +31,7 @@ _MISFILED: Final = (
     "SELECT seq FROM events"
     """ WHERE instr(header, CAST('"id":"' || lower(hex(id)) || '"' AS BLOB)) = 0 ORDER BY seq"""
 )
+_MAY_BE_MISSING: Final = {bytes, type(None)}
 _LAST: Final = "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1"
 
 
@@ -329,11 +330,12 @@ class SqliteReader:
 
 def _stored(row: tuple[Any, ...]) -> Stored:
     """An event from its row. SQLite checks the types of a STRICT table when it writes, and damage comes later."""
-    event = Stored(*row)
-    _require_bytes(event.seq, event.header, event.root, event.hash)
-    _require_bytes(event.seq, *(value for value in (event.body, event.key, event.hidden) if value is not None))
-    _require_count(event.seq, event.count)
-    return event
+    seq, header, body, key, count, root, hash_, hidden = row
+    is_whole = type(header) is type(root) is type(hash_) is bytes
+    if not is_whole or not {type(body), type(key), type(hidden)} <= _MAY_BE_MISSING:
+        _require_bytes(seq, None)
+    _require_count(seq, count)
+    return Stored(seq, header, body, key, count, root, hash_, hidden)
 
 
 def _require_bytes(seq: int, *values: object) -> None:
