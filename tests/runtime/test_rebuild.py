@@ -5,34 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from muse.event import codec, commitment
+from muse.event import codec
 from muse.event.kinds import COMMANDS, UserPrompted
-from muse.log.protocol import Stored
 from muse.log.sqlite import SqliteLog
 from muse.runtime.rebuild import check_requests
+from tests.runtime.retold import changed
 from tests.runtime.rig import RULES, Rig, steps
-
-
-class Retold:
-    """A log whose chain is rebuilt after the text of one event was changed: only the meaning is wrong."""
-
-    def __init__(self, log: SqliteLog, type_name: str, old: bytes, new: bytes) -> None:
-        self.session = log.session
-        self._events: list[Stored] = []
-        changed, previous = False, commitment.genesis(log.session)
-        for stored in log.read():
-            body, key = stored.body, stored.key
-            assert body is not None
-            assert key is not None
-            if not changed and type_name.encode() in stored.header and old in body:
-                body, changed = body.replace(old, new, 1), True
-            root = commitment.commit(body, key)
-            previous = commitment.chain(previous, stored.header, root.count, root.root)
-            self._events.append(Stored(stored.seq, stored.header, body, key, root.count, root.root, previous))
-        assert changed
-
-    def read(self) -> list[Stored]:
-        return self._events
 
 
 @pytest.fixture
@@ -59,13 +37,13 @@ def test_every_request_of_a_session_is_rebuilt(log: SqliteLog) -> None:
     ],
 )
 def test_a_retold_story_gives_other_bytes(log: SqliteLog, type_name: str, old: bytes, new: bytes) -> None:
-    row = check_requests(Retold(log, type_name, old, new), RULES)  # type: ignore[arg-type]
+    row = check_requests(changed(log, type_name, old, new), RULES)
     assert row.state == "failed"
     assert row.seq
 
 
 def test_an_impossible_story_is_named(log: SqliteLog) -> None:
-    row = check_requests(Retold(log, "tool.started", b'"call":"main/2"', b'"call":"main/8"'), RULES)  # type: ignore[arg-type]
+    row = check_requests(changed(log, "tool.started", b'"call":"main/2"', b'"call":"main/8"'), RULES)
     assert row.state == "failed"
 
 

@@ -12,8 +12,16 @@ import msgspec
 import pytest
 
 from muse.effect.model.scripted import Step
+from muse.errors import LogError
+from muse.event.kinds import UserPrompted
+from muse.runtime.reading import Reading
 from muse.testing.wire import AnthropicServer, OpenAIServer, Trouble, WireServer
+from muse.ui.cli.output import answers
+from muse.ui.cli.requested import Wish, show_request
 from tests.e2e.rig import Rig
+from tests.runtime.retold import changed
+from tests.runtime.rig import Rig as Scripted
+from tests.runtime.rig import steps
 from tests.ui.asking import Answer, ask
 
 SERVERS: dict[str, type[WireServer]] = {"anthropic": AnthropicServer, "openai": OpenAIServer}
@@ -151,3 +159,16 @@ def test_what_was_redacted_is_not_told_and_the_answer_says_why(recorded: Recorde
     told = json.loads(ask(home, "why", f"{path}@{len(recorded.events)}", "--json").out)
     assert (told["steps"][-1]["seq"], told["end"]["kind"]) == (prompt, "redacted")
     assert all(one["seq"] > two["seq"] for one, two in pairwise(told["steps"]))
+
+
+def test_other_bytes_than_were_recorded_are_never_given_out(tmp_path: Path) -> None:
+    """A log whose prompt was changed and its chain built again: the digest of the request tells."""
+    rig = Scripted(tmp_path, steps(1))
+    rig.submit(UserPrompted(text="go there"))
+    rig.run()
+    with rig.handle() as log, answers() as out:
+        reading = Reading(changed(log, "user.prompted", b"go there", b"go elsewhere"))
+        for wish in (Wish(), Wish(diff=True), Wish(summary=True), Wish(pretty=True), Wish(as_json=True)):
+            with pytest.raises(LogError, match=r"cannot be rebuilt: the log gives .* bytes, recorded are") as caught:
+                show_request(reading, log.head().seq, "", wish, out)
+            assert caught.value.exit_code == 6
