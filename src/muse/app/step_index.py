@@ -5,14 +5,14 @@ light states'. This module must not know where events come from.
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from muse.app.beside import Besides
 from muse.event import kinds
 from muse.event.conversation import Said
 from muse.event.envelope import Event
-from muse.runtime.light import Lights
+from muse.runtime.light import Agent, Lights
 from muse.view.filters import is_failure
 from muse.view.marks import mark
 
@@ -108,13 +108,16 @@ class Index:
     def take(self, event: Event) -> None:
         """The next event."""
         seq, body = event.seq, event.body
-        begins = self._turn_watch()
-        self.lights.take(event)
-        begun = begins(event)
-        if begun and (not self.turns or begun > self.turns[-1]):
-            self.turns.append(begun)
-        call = getattr(body, "call", "")
-        known = self._calls.get(call) if call and isinstance(call, str) else 0
+        if event.agent == "main":
+            before = _Before(self.lights.newest.agents.get("main"))
+            self.lights.take(event)
+            begun = before.turn_begun(event, self.lights.newest.agents.get("main"))
+            if begun and (not self.turns or begun > self.turns[-1]):
+                self.turns.append(begun)
+        else:
+            self.lights.take(event)
+        call = getattr(body, "call", None)
+        known = self._calls.get(call) if call and type(call) is str else 0
         for key in teaches(event, known != 0):
             self._calls.set(key, seq)
             known = seq if key == call else known
@@ -125,31 +128,29 @@ class Index:
         self.failed.append(is_failure(event))
         self.taught.append(known)
 
-    def _turn_watch(self) -> Callable[[Event], int]:
-        """Notes how main stands before an event; what is returned says after it where a turn began, 0 for nowhere."""
-        main = self.lights.newest.agents.get("main")
-        if main is None:
-            return _prompted
-        turn, queued = main.turn, [said.seq for said in main.queue] if main.queue else []
 
-        def begun(event: Event) -> int:
-            after = self.lights.newest.agents.get("main")
-            if after is None or not after.turn or not after.items or not isinstance(after.items[-1], Said):
-                return 0
-            last = after.items[-1]
-            if turn and last.seq in queued:
-                return event.seq + 1  # with what comes after the end of the turn before
-            if not turn or (last.seq == event.seq and last.source == "prompt"):
-                return last.seq
+class _Before:
+    """How main stands before an event of its own, to see after it whether a turn began."""
+
+    __slots__ = ("_queued", "_there", "_turn")
+
+    def __init__(self, main: Agent | None) -> None:
+        self._there = main is not None
+        self._turn = main is not None and main.turn
+        self._queued = [said.seq for said in main.queue] if main is not None and main.queue else ()
+
+    def turn_begun(self, event: Event, main: Agent | None) -> int:
+        """Where a turn began, 0 for nowhere: at the words that it began with; where those had waited in the queue, with
+        what comes after the end of the turn before."""
+        if main is None or (not self._there and not main.turn):  # nothing to be folded (yet): a prompt begins a turn
+            return event.seq if isinstance(event.body, kinds.UserPrompted) else 0
+        last = main.items[-1] if main.turn and main.items else None
+        if not isinstance(last, Said):
             return 0
-
-        return begun
-
-
-def _prompted(event: Event) -> int:
-    """Where nothing can be folded (yet): a prompt begins a turn."""
-    is_prompt = event.agent == "main" and isinstance(event.body, kinds.UserPrompted)
-    return event.seq if is_prompt else 0
+        if self._turn and last.seq in self._queued:
+            return event.seq + 1
+        began_now = last.seq == event.seq and last.source == "prompt"
+        return last.seq if began_now or not self._turn else 0
 
 
 def teaches(event: Event, known: bool) -> Iterator[str]:

@@ -15,7 +15,8 @@ import msgspec
 
 from muse.event.envelope import Event
 from muse.fold.evolve import evolve
-from muse.fold.state import Agent, Session
+from muse.fold.state import Agent as Agent
+from muse.fold.state import Session
 
 EVERY_EVENTS: Final = 512
 """How many events lie between two kept states; more, where there are more agents than this."""
