@@ -64,9 +64,9 @@ def left_out(state: Session, agents: Iterable[str], rules: Rules) -> Due | None:
     return next((one for one in found if not _is_looked_at_first(state, one)), None)
 
 
-def first_due(state: Session, agents: Iterable[str], rules: Rules) -> Due | None:
-    """Any decision that is due for these agents, if there is one."""
-    return next(iter(_due(state, agents, rules)), None)
+def all_due(state: Session, rules: Rules) -> list[Due]:
+    """What is due for any agent."""
+    return _due(state, state.agents, rules)
 
 
 def name_of(one: Due) -> str:

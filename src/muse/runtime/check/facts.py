@@ -25,7 +25,7 @@ from muse.event.kinds import (
 )  # fmt: skip
 from muse.fold.state import Agent, ModelCall, Session, ToolRun
 from muse.log.chain import ABOUT_THE_LOG
-from muse.runtime.check.report import Diverged
+from muse.runtime.check.report import Diverged, Divergence
 from muse.runtime.check.surroundings import Surroundings
 from muse.runtime.recovery import ALLOWED
 from muse.runtime.session import FORMAT_VERSION
@@ -53,6 +53,8 @@ class Facts:
         self._found: dict[str, tuple[int, str]] = {}
         self._at_opening: dict[str, int] = {}
         self._listed: dict[str, int] = {}
+        self.elsewhere: Divergence | None = None
+        """An opening that names another session: right only in a log that was saved from that one's."""
 
     def stands(self, state: Session, event: Event) -> None:
         """Raises `Diverged` for any event, a decision too, that stands in another epoch or lane than it may."""
@@ -84,6 +86,8 @@ class Facts:
             self._last_of_owner = event.type
         elif event.type == "approval.decided":
             self._last_of_owner = self._last_of_owner if _is_persons(event) else event.type
+        if event.type == "log.recovered":
+            self.elsewhere = None
         if event.type == "effect.doubted":
             self._doubts[getattr(event.body, "call", "")] = event.seq
         if isinstance(event.body, SessionOpened):
@@ -102,8 +106,9 @@ class Facts:
         if body.crashed != crashed:
             what = "session.opened says of the last owner what the log does not"
             raise Diverged("order", what, f"crashed: {crashed}", f"crashed: {body.crashed}")
-        if body.session not in ("", state.session):
-            raise Diverged("order", "session.opened names another session", state.session, body.session)
+        if body.session not in ("", state.session) and self.elsewhere is None:
+            why = Diverged("order", "session.opened names another session", state.session, body.session)
+            self.elsewhere = why.at(event.seq, event.agent, event.type)
         if state.opened and body.instructions:
             raise Diverged("order", "instructions are read once, at the first opening", "none", "instructions")
         types = [one.type for one in body.commands]
@@ -181,8 +186,8 @@ class Facts:
             return
         _require_cause(event, run.request, 0)
         shown = approval.digest(approval.shown(run.tool, run.args))
-        if body.shown_sha256 not in ("", shown):
-            what = f"the answer about {body.call} is to something else than was shown"
+        if body.shown_sha256 != shown:
+            what = f"a person's answer about {body.call} carries the digest of exactly what was shown"
             raise Diverged("content", what, shown, body.shown_sha256)
 
 

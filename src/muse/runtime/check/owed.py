@@ -76,9 +76,8 @@ class Owed:
     def at_end(self, state: Session) -> None:
         """Raises `Diverged` when something is still due at the end of a closed log, or of a whole append."""
         if state.closed:
-            left = decisions.first_due(state, state.agents, self._rules)
-            if left is not None:
-                raise Diverged("left_due", "the session is closed, and something is still due", one(left.body))
+            if left := decisions.all_due(state, self._rules):
+                raise Diverged("left_due", "the session is closed, and something is still due", one(left[0].body))
         elif self._is_whole and self._last == "decision" and (missing := self._left_out(state)) is not None:
             raise missing
 

@@ -54,7 +54,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome. `decisions` counts by type what was derived again and found the same, `requests` those of them
     whose bytes were built, `answers` the model's answers and failures decoded again, `facts` the other events that were
-    held against what they belong to. `open` names the calls that had not ended."""
+    held against what they belong to. Where the session is not closed, `open` names the calls that had not ended, and
+    `due` what was to be decided next."""
 
     session: str
     events: int
@@ -66,6 +67,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     contents: int
     left: tuple[Left, ...] = ()
     open: tuple[str, ...] = ()
+    due: tuple[str, ...] = ()
     closed: bool = False
     divergence: Divergence | None = None
 

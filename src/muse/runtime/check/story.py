@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from muse.errors import InvalidEvent
+from muse.event.codec import parse_header
 from muse.event.envelope import Event, decode
 from muse.fold.evolve import evolve
 from muse.fold.state import Session
@@ -56,7 +57,8 @@ class Story:
             try:
                 yield decode(stored.header, stored.body, stored.hidden)
             except InvalidEvent as error:
-                raise Impossible(stored.seq, "", "event", str(error)) from error
+                head = parse_header(stored.header)
+                raise Impossible(stored.seq, head.agent, head.type, str(error)) from error
 
     def fold(self, event: Event) -> set[str]:
         """Take the event in; the agents that it may have woken. Raises `Impossible`."""

@@ -21,6 +21,8 @@ from muse.runtime.check.report import Diverged, Divergence, Left, Report, Why
 from muse.runtime.check.story import Impossible, Story, Told
 
 PROGRESS_EVERY: Final = 1_000
+DUE_NAMED_MAX: Final = 20
+"""Of what was to be decided next when the log ended."""
 
 
 def verify_story(log: Told, rules: Rules, progress: Callable[[int], None] | None = None) -> Report:
@@ -38,6 +40,7 @@ class _Walk:
         self._left: dict[tuple[Why, str], list[int]] = {}
         self._requests = self._checked = self._events = 0
         self._over: tuple[Why, str] | None = None
+        self._due: tuple[str, ...] = ()
 
     def run(self, progress: Callable[[int], None]) -> Report:
         divergence = None
@@ -50,7 +53,7 @@ class _Walk:
                 if divergence is not None:
                     break
             else:
-                divergence = self._end()
+                divergence = self._facts.elsewhere or self._end()
         except Impossible as impossible:
             if self._over is None:
                 why = Diverged("impossible", f"it cannot follow what stands before it: {impossible.why}")
@@ -106,6 +109,9 @@ class _Walk:
         if self._over is None:
             try:
                 self._owed.at_end(state)
+                if not state.closed:
+                    found = decisions.all_due(state, self._rules)
+                    self._due = tuple(decisions.name_of(one) for one in found[:DUE_NAMED_MAX])
             except Diverged as diverged:
                 return diverged.at(state.seq, "main", "end of the log")
         return None
@@ -126,8 +132,8 @@ class _Walk:
         return Report(
             session=state.session, events=self._events, agents=tuple(sorted(state.agents)),
             decisions=dict(sorted(self._decisions.items())), requests=self._requests, answers=contents.answers,
-            facts=self._checked, contents=contents.checked, left=tuple(left), open=_open(state), closed=state.closed,
-            divergence=divergence,
+            facts=self._checked, contents=contents.checked, left=tuple(left), open=_open(state), due=self._due,
+            closed=state.closed, divergence=divergence,
         )  # fmt: skip
 
 

@@ -86,6 +86,8 @@ def _rest(report: "Report", out: Answers) -> None:
         _row(out, "not derived again", f"{left.count}, from #{left.first} on: {one_line(left.detail)}")
     if report.open:
         _row(out, "still open", f"{', '.join(report.open)}: the log ends before they do")
+    if report.due:
+        _row(out, "still due", f"{', '.join(report.due)}: the log ends before that is decided")
 
 
 def _diverged(report: "Report", found: "Divergence", out: Answers) -> None:
