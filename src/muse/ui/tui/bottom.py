@@ -114,7 +114,7 @@ class Prompt(Horizontal):
         field.cursor_position = len(begun)
         self._call_it()
         self.display = True
-        field.focus()
+        self.screen.set_focus(field)  # at once: what is typed next is meant for it
 
     def _call_it(self) -> None:
         regex = self._asked == "text" and self._regex

@@ -141,7 +141,7 @@ class Frame(Screen[int]):
         self.query_one("#top").styles.height = rows - rows // 2 if both else "1fr"
         self.state.styles.width = STATE_COLUMNS if shown[self.list] or shown[self.detail] else "1fr"
         if self.focused is None or not self.focused.display:
-            self.front().focus()
+            self.set_focus(self.front())
         self.draw_all()
 
     def alone(self) -> EventList | Pane | None:
@@ -159,8 +159,8 @@ class Frame(Screen[int]):
         """The next pane has the keys."""
         panes = [self.list, self.detail, *([self.state] if self.wide else [])]
         at = panes.index(self.focused) if self.focused in panes else 0
-        panes[(at + by) % len(panes)].focus()
-        self.call_after_refresh(self.lay_out)
+        self.set_focus(panes[(at + by) % len(panes)])
+        self.lay_out()
 
     def action_zoom(self) -> None:
         """The pane that has the keys alone, or all of them."""
@@ -190,7 +190,7 @@ class Frame(Screen[int]):
         self._filled = (seq, seq <= self.listing.steps.indexed)
         if seq:
             shown = self._content(seq)
-            self.detail.fill(shown.title, shown.lines, (self.view, self.whole, seq))
+            self.detail.fill(shown.title, shown.lines, (self.view, self.whole, seq), hang=shown.words)
         else:
             self.detail.fill("", (Line("no events", "dim"),))
         self._fill_state(seq)
@@ -210,7 +210,7 @@ class Frame(Screen[int]):
     def _fill_state(self, seq: int) -> None:
         if self.wide:
             now = sources.state(self.listing.steps, seq) if seq else sources.Content("state", ())
-            self.state.fill(now.title, now.lines, seq)
+            self.state.fill(now.title, now.lines, seq, hang=True)
 
     def _content(self, seq: int) -> sources.Content:
         steps = self.listing.steps
@@ -244,8 +244,8 @@ class Frame(Screen[int]):
     def draw_all(self) -> None:
         """List, minimap and the last line."""
         self.list.refresh()
-        rows, count = max(self.minimap.size.height, 1), max(self.listing.count, 1)
-        cells = self.listing.minimap(rows)
+        count = max(self.listing.count, 1)
+        cells = self.listing.minimap(min(max(self.minimap.size.height, 1), count))
         top = self.list.top
         self.minimap.show(cells, top / count, (top + self.list.room) / count, self.list.place / count)
         self.status.say(self._facts(), LIST_HINTS if self.focused is self.list else PANE_HINTS, self.note)

@@ -70,7 +70,9 @@ class Minimap(Widget):
 
     def render_line(self, y: int) -> Strip:
         """A cell."""
-        height = max(self.size.height, 1)
+        height = max(len(self._cells), 1)
+        if y >= height:
+            return Strip.blank(self.size.width)
         shown, style = sign(self._cells[y]) if y < len(self._cells) else NOTHING
         inside = y + 1 > self._from * height and y < self._to * height
         at = min(int(self._here * height), height - 1) == y
@@ -80,4 +82,5 @@ class Minimap(Widget):
     def on_click(self, event: events.Click) -> None:
         """Go there."""
         event.stop()
-        self.post_message(self.Chosen(event.y, max(self.size.height, 1)))
+        if event.y < len(self._cells):
+            self.post_message(self.Chosen(event.y, len(self._cells)))

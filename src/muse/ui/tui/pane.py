@@ -11,12 +11,13 @@ from textual.widget import Widget
 
 from muse.ui.tui.looks import BY_LOOK, PLAIN, marked, strip, title_strip
 from muse.view.line import Line, Look
-from muse.view.visible import wrap
+from muse.view.visible import WRAP_MIN, paragraph, wrap
 
 PIECE_CHARACTERS: Final = 4_096
 """A line longer than this is wrapped piece by piece: nobody waits for the end of a line of a megabyte."""
 ROWS_MAX: Final = 1_000_000
 WHEEL_ROWS: Final = 3
+HANG: Final = 4
 
 
 class Pane(Widget, can_focus=True):
@@ -37,10 +38,12 @@ class Pane(Widget, can_focus=True):
         self._rows: list[tuple[str, Look]] = []
         self._rest: Iterator[tuple[str, Look]] = iter(())
         self._width = 0
+        self._hang = False
 
-    def fill(self, title: str, lines: Iterable[Line], key: object = None) -> None:
-        """Show these. With the same `key` as before the place where the reader is stays."""
-        self._title, self._lines = title, tuple(lines)
+    def fill(self, title: str, lines: Iterable[Line], key: object = None, *, hang: bool = False) -> None:
+        """Show these. With the same `key` as before the place where the reader is stays. `hang`: lines that are words,
+        not contents, so that they may be indented where they go on."""
+        self._title, self._lines, self._hang = title, tuple(lines), hang
         if key is None or key != self._key:
             self.top = 0
         self._key = key
@@ -54,7 +57,7 @@ class Pane(Widget, can_focus=True):
 
     def _wrap(self) -> None:
         self._width = self.size.width - 1
-        self._rows, self._rest = [], _wrapped(self._lines, max(self._width, 1))
+        self._rows, self._rest = [], _wrapped(self._lines, max(self._width, 1), hang=self._hang)
 
     def _known(self, upto: int) -> int:
         """Wrap until there are `upto` rows, or all; how many there are. Anew where the width is another one."""
@@ -101,9 +104,8 @@ class Pane(Widget, can_focus=True):
     def _place(self) -> str:
         """How much more there is, told in words: a scroll bar would take columns from texts."""
         below = self._known(self.top + self.room + 1) > self.top + self.room
-        if not below and not self.top:
-            return ""
-        return f" (from row {self.top + 1}{', more below' if below else ', the end'})"
+        at = f" · row {self.top + 1:,}" if self.top else ""
+        return at + (" · more below" if below else ", the end" if self.top else "")
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """The wheel."""
@@ -124,10 +126,13 @@ class Pane(Widget, can_focus=True):
         self.refresh()
 
 
-def _wrapped(lines: Iterable[Line], width: int) -> Iterator[tuple[str, Look]]:
+def _wrapped(lines: Iterable[Line], width: int, *, hang: bool) -> Iterator[tuple[str, Look]]:
+    """Rows of at most `width` columns. With `hang` what goes over a row stands further right than where it began."""
     for line in lines:
         if not line.text:
             yield "", line.look
         for begin in range(0, len(line.text), PIECE_CHARACTERS):
-            for part in wrap(line.text[begin : begin + PIECE_CHARACTERS], width):
+            piece = line.text[begin : begin + PIECE_CHARACTERS]
+            indent = len(piece) - len(piece.lstrip(" ")) + HANG if hang else 0
+            for part in paragraph(piece, width, indent) if indent + WRAP_MIN < width else wrap(piece, width):
                 yield part.rstrip(), line.look

@@ -28,8 +28,9 @@ class ReplayScreen(Frame, inherit_bindings=False):
     """Steps through one session."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key.keys, f"screen.{key.action}", key.words, show=False) for key in KEYS),
-        Binding("ctrl+c", "screen.interrupt", show=False),
+        *(Binding(key.keys, f"screen.{key.action}", key.words, show=False, priority=True) for key in KEYS),
+        *(Binding(digit, f"screen.digit('{digit}')", show=False, priority=True) for digit in "123456789"),
+        Binding("ctrl+c", "screen.interrupt", show=False, priority=True),
     ]
 
     # -- what comes in -----------------------------------------------------------------------------------------------
@@ -70,11 +71,9 @@ class ReplayScreen(Frame, inherit_bindings=False):
         """The hints follow the focus."""
         self.draw_all()
 
-    def on_key(self, event: events.Key) -> None:
-        """A digit begins a number; any key takes the note away."""
-        if event.character is not None and event.character in "123456789" and len(event.character) == 1:
-            event.stop()
-            self.prompt_for("seq", event.character)
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys are done as they come, before whatever is typed next, unless a line is being typed."""
+        return not self.prompt.display
 
     # -- moving ------------------------------------------------------------------------------------------------------
 
@@ -184,6 +183,10 @@ class ReplayScreen(Frame, inherit_bindings=False):
         self.status.display = False
         self.prompt.ask(asked, begun)
 
+    def action_digit(self, digit: str) -> None:
+        """A number begins."""
+        self.prompt_for("seq", digit)
+
     def action_ask_seq(self) -> None:
         """A number."""
         self.prompt_for("seq")
@@ -202,7 +205,7 @@ class ReplayScreen(Frame, inherit_bindings=False):
 
     def _asked_enough(self, note: str = "") -> None:
         self.prompt.display, self.status.display = False, True
-        self.front().focus()
+        self.set_focus(self.front())
         self.say(note)
 
     def on_prompt_given(self, message: Prompt.Given) -> None:
@@ -260,8 +263,9 @@ class ReplayScreen(Frame, inherit_bindings=False):
         self.background.search(wanted, seq, forward=forward, cancelled=lambda: worker.is_cancelled)
 
     def choose(self, text: str, wanted: Filter) -> None:
-        """Show only what is meant; the reader stays as near as can be."""
-        seq = self.list.seq
+        """Show only what is meant. The reader stays as near as can be, and comes back to where the first filter was
+        put on unless a step was taken meanwhile."""
+        seq = self.wanted_seq or self.list.seq
         self.listing.choose(text, wanted)
         self._asked_enough()
         self.list.go(self.listing.place_of(seq))
@@ -277,14 +281,15 @@ class ReplayScreen(Frame, inherit_bindings=False):
         self._only("type", lambda row: row.type)
 
     def _only(self, term: str, value: Callable[[Row], str]) -> None:
-        """Add `term:value` to the filter, or take it away."""
-        if not self.listing.count or not (named := value(self.listing.row(self.list.place))):
-            return
-        word = f"{term}:{named}"
+        """Add `term:value` to the filter, or take all of that term away."""
         words = self.listing.filtering.text.split() if self.listing.filtering else []
-        words = [one for one in words if one != word] if word in words else [*words, word]
+        others = [word for word in words if not word.startswith(f"{term}:")]
+        if others == words:
+            named = value(self.listing.row(self.list.place)) if self.listing.count else ""
+            others += [f"{term}:{named}"] if named else []
+        text = " ".join(others)
         try:
-            self.choose(" ".join(words), self.opened.parse(" ".join(words)))
+            self.choose(text, self.opened.parse(text))
         except UsageError as error:
             self.say(str(error))
 
@@ -298,8 +303,8 @@ class ReplayScreen(Frame, inherit_bindings=False):
             self.lay_out()
             self.settle()
         elif self._pane is not None:
-            self.list.focus()
-            self.call_after_refresh(self.lay_out)
+            self.set_focus(self.list)
+            self.lay_out()
         elif self.sought is not None:
             self.sought = None
             self._underline()
@@ -313,9 +318,9 @@ class ReplayScreen(Frame, inherit_bindings=False):
         """Another view in the detail's place; the same again: the detail."""
         self.view = "detail" if self.view == view else view
         if self.view == "help":
-            self.detail.focus()
+            self.set_focus(self.detail)
         elif self.focused is self.detail:
-            self.list.focus()
+            self.set_focus(self.list)
         self.note = ""
         self.lay_out()
         self.settle()
@@ -333,8 +338,8 @@ class ReplayScreen(Frame, inherit_bindings=False):
         """The detail alone and whole, or as before."""
         self.view = "detail"
         self.whole = self.zoomed = not self.whole
-        (self.detail if self.whole else self.list).focus()
-        self.call_after_refresh(self.lay_out)
+        self.set_focus(self.detail if self.whole else self.list)
+        self.lay_out()
         self.settle()
 
     def action_times(self) -> None:

@@ -3,6 +3,7 @@
 Every line comes from a view, where it was made safe to show; `--plain --detail` and `--state` print the same ones.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,6 +27,7 @@ WHOLE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an output; the log has all of it, and `show -o FILE` writes it."""
 
 
+_microseconds: Final = re.compile(r"(\.\d{3})\d{3}(?=Z)")
 NOT_KNOWN: Final = "not known: what is recorded before does not fit together"
 
 
@@ -34,6 +36,8 @@ class Content(msgspec.Struct, frozen=True):
 
     title: str
     lines: tuple[Line, ...]
+    words: bool = True
+    """Whether the lines are about something, not its content as it stands."""
 
 
 def detail(steps: Steps, seq: int, *, whole: bool) -> Content:
@@ -46,8 +50,8 @@ def detail(steps: Steps, seq: int, *, whole: bool) -> Content:
     if whole:
         lines += _output(steps, event)
     cause = f" · cause #{event.cause}" if event.cause else ""
-    when = one_line(event.time).replace("T", " ").replace("Z", " UTC")
-    return Content(f"#{seq} {headline(event.type, 60)} · {when}{cause}", tuple(lines))
+    when = _microseconds.sub(r"\1", one_line(event.time)).replace("T", " ").replace("Z", " UTC")
+    return Content(f"#{seq} {headline(event.type, 60)} · {when}{cause}", tuple(lines), words=False)
 
 
 def _output(steps: Steps, event: Event) -> Iterator[Line]:
