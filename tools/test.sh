@@ -18,6 +18,7 @@ need() {  # command, Debian package, what the tests use it for
 need rg ripgrep "grep through ripgrep"
 need strace strace "system calls that fail, and counting syncs"
 need bwrap bubblewrap "the other sandbox"
+need tmux tmux "the screen of replay as people see it"
 need cc gcc "a clock that jumps under any program"
 
 "$bin/python" -m compileall -q src  # once, not again in every process that tests start
