@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import appender, fleet, growth, snapshots, starting, whole_log
+from bench import appender, fleet, growth, replay, snapshots, starting, whole_log
 from bench.measure import FULL, Section, Sizes
 from bench.page import PAGE, page, section_text
 
@@ -23,6 +23,8 @@ SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
     "help": starting.section,
     "commands": starting.commands,
     "snapshot": snapshots.section,
+    "replay": replay.section,
+    "verify": replay.verifying,
 }
 
 

@@ -69,9 +69,9 @@ class Counting:
         """The next answer."""
         self._asked += 1
         if self._asked == self._calls:
-            return answer_of(Step(text="Done."), self._asked)
+            return answer_of(Step(text="Done."), self._asked - 1)
         uses = (("list", {"folder": f"src/part_{self._asked}"}),)
-        return answer_of(Step(text=f"I look at part {self._asked} next.", uses=uses), self._asked)
+        return answer_of(Step(text=f"I look at part {self._asked} next.", uses=uses), self._asked - 1)
 
 
 class Grown(msgspec.Struct):

@@ -27,6 +27,8 @@ class Sizes(msgspec.Struct, frozen=True):
     calls: tuple[int, ...]
     commands: int
     files: tuple[int, ...]
+    stepped: tuple[int, ...]
+    verified: tuple[int, ...]
     rounds: int = ROUNDS
 
 
@@ -39,6 +41,8 @@ FULL = Sizes(
     calls=(500, 1_000, 2_000),
     commands=20,
     files=(1_000, 10_000, 50_000),
+    stepped=(1_000, 100_000, 1_000_000),
+    verified=(250, 500, 1_000),
 )
 """What `make bench` does."""
 
@@ -51,6 +55,8 @@ TINY = Sizes(
     calls=(10, 20),
     commands=1,
     files=(3, 60),
+    stepped=(60,),
+    verified=(3,),
     rounds=2,
 )
 """Just enough to see that everything still runs."""
