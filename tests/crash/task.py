@@ -16,6 +16,7 @@ from collections.abc import Callable
 from muse import app
 from muse.effect.model.scripted import Step
 from muse.testing.wire import AnthropicServer, OpenAIServer, WireServer
+from tests import warm
 from tests.e2e.rig import MUSE, PATIENCE_SECONDS, Event, Rig
 
 SERVERS: dict[str, type[WireServer]] = {"anthropic": AnthropicServer, "openai": OpenAIServer}
@@ -94,7 +95,8 @@ class Crashing:
         if self.lines:
             arguments = ["resume", self.rig.session(), "--json", "--after", str(json.loads(self.lines[-1])["seq"])]
         environment = self.rig.environment | ({"MUSE_FAILPOINT": failpoint} if failpoint else {})
-        process = subprocess.Popen(
+        start = subprocess.Popen if lines_max == 0 else warm.Popen  # who is killed while it starts, starts in full
+        process = start(
             [MUSE, *arguments], cwd=self.rig.workspace, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip

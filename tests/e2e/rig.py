@@ -16,9 +16,10 @@ from typing import Any, Self
 
 from muse import app
 from muse.view.lines import json_line
+from tests import warm
 
 BIN = Path(sys.executable).parent
-MUSE = str(BIN / "muse")
+MUSE = warm.MUSE
 PATIENCE_SECONDS = 60.0
 KEY = "sk-test-0123456789abcdef"
 FILES = {
@@ -71,17 +72,18 @@ class Rig:
         self, *arguments: str, extra: Mapping[str, str] | None = None, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
-        return subprocess.run(
+        done: subprocess.CompletedProcess[str] = warm.run(
             [*self.command, *arguments], cwd=self.workspace, env=self.environment | dict(extra or {}),
-            capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL, check=False, **more,
+            timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL, **more,
         )  # fmt: skip
+        return done
 
     def start(
         self, *arguments: str, out: str = "out", extra: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
         """Start the command; its standard output goes to the file `out` of the folder, its errors to `out`.err."""
         with (self.folder / out).open("ab") as stdout, (self.folder / f"{out}.err").open("ab") as stderr:
-            process = subprocess.Popen(
+            process = warm.Popen(
                 [*self.command, *arguments], cwd=self.workspace, env=self.environment | dict(extra or {}),
                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
             )  # fmt: skip

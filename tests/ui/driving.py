@@ -6,7 +6,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -15,8 +14,9 @@ from typing import Any
 
 from muse import app
 from muse.view.lines import json_line
+from tests import warm
 
-MUSE = str(Path(sys.executable).with_name("muse"))
+MUSE = warm.MUSE
 PATIENCE_SECONDS = 60.0
 """Only how long a test waits before it gives up; nothing is measured."""
 
@@ -104,15 +104,14 @@ class World:
 
     def run(self, *args: str, stdin: str = "", env: Mapping[str, str] = {}, cwd: Path | None = None) -> "Done":
         """Run to the end."""
-        done = subprocess.run(
-            [MUSE, *args], input=stdin, env={**self.env, **env}, cwd=cwd or self.work, capture_output=True, text=True,
-            timeout=PATIENCE_SECONDS, check=False,
-        )  # fmt: skip
+        done = warm.run(
+            [MUSE, *args], input=stdin, env={**self.env, **env}, cwd=cwd or self.work, timeout=PATIENCE_SECONDS
+        )
         return Done(done.returncode, done.stdout, done.stderr)
 
     def start(self, *args: str) -> "subprocess.Popen[str]":
         """Start, without a terminal."""
-        process = subprocess.Popen(
+        process = warm.Popen(
             [MUSE, *args], env=self.env, cwd=self.work, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from muse.failpoint import LINE_BYTES, VARIABLE
+from tests import warm
 from tests.crash.matrix.cells import COUNTER
 from tests.crash.matrix.plan import Kill
 from tests.e2e.rig import Rig
@@ -45,7 +46,8 @@ class Life:
         if kill is not None and kill.place:
             environment[VARIABLE] = f"{kill.place}:{kill.count}:stop:{self.hits}"
         with self.out.open("wb") as out, (rig.folder / f"out.{number}.err").open("wb") as errors:
-            self.process = subprocess.Popen(
+            in_start = kill is not None and not (kill.place or kill.running or kill.lines)
+            self.process = (subprocess.Popen if in_start else warm.Popen)(
                 command, cwd=rig.workspace, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
                 start_new_session=True,
             )  # fmt: skip
