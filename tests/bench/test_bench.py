@@ -5,9 +5,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from bench import appender, fleet, growth, snapshots, starting, whole_log
+from bench import appender, fleet, growth, replay, sessions, snapshots, starting, whole_log
 from bench.bodies import BODY_BYTES, BODY_LEAVES, finished, leaves_of, text_of
 from bench.measure import TINY, Figure
 from bench.page import page, section_text
@@ -36,6 +37,25 @@ def test_each_measurement_still_runs_and_makes_a_chapter(module: object, folder:
     text = section_text(module.section(folder, TINY))  # type: ignore[attr-defined]
     assert text.startswith("## ")
     assert "| --- |" in text
+
+
+def test_stepping_and_deriving_again_are_measured_beside_what_they_are_compared_with(folder: Path) -> None:
+    once = msgspec.structs.replace(TINY, rounds=1)
+    text = section_text(replay.section(folder, once)) + section_text(replay.verifying(folder, once))
+    assert text.count("| 60 |") == 4
+    assert "an empty screen" in text
+    assert "one SHA-256 over as many bytes" in text
+    assert not list(folder.glob("*.muse")), "the largest logs do not pile up"
+
+
+def test_a_long_session_can_be_folded_to_its_end(tmp_path: Path) -> None:
+    sessions.make(tmp_path / "s.muse", sessions.BATCH + 500)
+    with SqliteLog.open(tmp_path / "s.muse", read_only=True) as log:
+        state = fold(log)
+        events = list(log.read())
+    assert (state.seq, state.closed, state.incomplete) == (sessions.BATCH + 500, True, False)
+    assert sum(sessions.NEEDLE.encode() in (event.body or b"") for event in events) == 1
+    assert {event.header.split(b'"')[3].decode() for event in events} == set(sessions.LANES)
 
 
 def test_a_made_log_is_a_session_of_the_size_asked_for(tmp_path: Path) -> None:
