@@ -226,6 +226,7 @@ def test_an_approval_that_was_refused_afterwards_let_nothing_pass(story: list[Ev
         (kinds.AgentFinished(outcome="failed"), True),
         (kinds.SessionClosed(outcome="provider"), True),
         (kinds.SessionClosed(outcome="cancelled"), False),
+        (kinds.SessionClosed(outcome="imported"), False),
         (kinds.CommandRefused(command=1, why="no_origin"), True),
         (kinds.UserPrompted(text="it failed"), False),
         (started("main/1", "shell", "{}", observed=Observed(error="no such file")), False),

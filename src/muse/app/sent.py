@@ -1,25 +1,32 @@
 """What a model was sent: at a request, or the last one before any other event; and the last event of an agent."""
 
 from muse.app.models import rules
-from muse.errors import UsageError
+from muse.errors import Incomplete, UsageError
+from muse.event.kinds import LogImported
 from muse.event.sent import Sent
 from muse.runtime.reading import Reading
 
 
 def request_at(reading: Reading, seq: int, agent: str = "") -> Sent:
     """What was sent at event `seq`, or last before it, by its agent (or by the one that is named), with the request
-    before that, the answer, and what the model did not see. Raises UsageError when there is no such request, and
-    `Damaged` beyond the damage."""
+    before that, the answer, and what the model did not see. Raises UsageError when there is no such request,
+    `Incomplete` when the log was imported, and `Damaged` beyond the damage."""
     event = reading.event(seq)
     if event is None:
         raise UsageError(f"there is no event {seq}", hint="muse log lists them")
     lane = agent or event.agent
     found = reading.request_at(seq, lane, rules())
-    if found is None:
-        raise UsageError(
-            f"up to #{seq} nothing was sent for {lane}", hint=f"muse log --agent {lane} --type model.requested lists it"
+    if found is not None:
+        return found
+    first = reading.event(1)
+    if first is not None and isinstance(first.body, LogImported):
+        raise Incomplete(
+            f"what was sent to the model cannot be told: {reading.session} was imported from another agent's file,"
+            " which does not record requests",
+            hint="its first event says what else was not recorded: muse show SESSION@1",
         )
-    return found
+    what = f"muse log --agent {lane} --type model.requested lists what was"
+    raise UsageError(f"up to #{seq} nothing was sent for {lane}", hint=what)
 
 
 def last_of(reading: Reading, agent: str = "") -> int:

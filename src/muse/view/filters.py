@@ -334,13 +334,16 @@ def is_failure(event: Event) -> bool:
         case kinds.ModelResponded():
             return body.stop in ("max_tokens", "refusal")
         case kinds.AgentFinished() | kinds.SessionClosed():
-            return body.outcome not in ("done", "cancelled")
+            return body.outcome in _FAILED_OUTCOMES
         case kinds.EffectReconciled():
             return body.verdict == "unknown"
         case kinds.ApprovalDecided():
             return body.decision == "deny"
         case _:
             return isinstance(body, kinds.BudgetReached | kinds.CommandRefused | kinds.FilesUnknown)
+
+
+_FAILED_OUTCOMES: Final = frozenset({"failed", "provider", "unanswered", "budget"})
 
 
 def _fits_type(name: str, pattern: str) -> bool:

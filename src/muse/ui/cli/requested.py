@@ -34,12 +34,12 @@ def show_request(reading: app.Reading, seq: int, lane: str, wish: Wish, out: Ans
     if wish.output and (wish.diff or wish.summary or wish.as_json):
         raise UsageError("-o takes the request itself", hint="send other answers into a file with >")
     sent = app.request_at(reading, seq, lane)
-    _require(reading, sent.request)
+    _require(sent.request)
     if sent.request.seq != seq and not wish.as_json:
         where = f"#{sent.request.seq}, the last request of {sent.request.agent} before #{seq}"
         note(f"muse: this is what was sent at {where}")
     if wish.diff:
-        _difference(reading, sent, wish, out)
+        _difference(sent, wish, out)
     elif wish.summary:
         _answer(out, encoded(summary_value(sent)) if wish.as_json else "", sent)
     elif wish.as_json:
@@ -56,11 +56,11 @@ def _answer(out: Answers, json: str, sent: Sent) -> None:
         out.lines(line_text(line, width=out.width, colour=out.colour))
 
 
-def _difference(reading: app.Reading, sent: Sent, wish: Wish, out: Answers) -> None:
+def _difference(sent: Sent, wish: Wish, out: Answers) -> None:
     if sent.previous is None:
         first = f"#{sent.request.seq} is the first request of {sent.request.agent}"
         raise UsageError(f"{first}: there is none before it", hint="--summary says what is in it")
-    _require(reading, sent.previous)
+    _require(sent.previous)
     if wish.as_json:
         out.json(encoded(difference_value(sent)))
         return
@@ -82,15 +82,15 @@ def _whole(request: Request, wish: Wish, out: Answers) -> None:
         out.raw(data)
 
 
-def _require(reading: app.Reading, request: Request) -> None:
+def _require(request: Request) -> None:
     """Raises when there are no bytes, or others than were recorded."""
     if request.differs:
         raise LogError(
             f"the request of #{request.seq} cannot be rebuilt: the log gives {request.differs}",
-            hint=f"muse verify {reading.session} says what else does not hold",
+            hint="muse verify SESSION, and muse replay --verify SESSION, say what else does not hold",
         )
     if request.data is None:
         raise Incomplete(
             f"what was sent at #{request.seq} cannot be told: {request.why}",
-            hint=f"muse show {reading.session}@{request.seq} shows what is recorded of it",
+            hint=f"muse show SESSION@{request.seq} shows what is recorded of it",
         )
