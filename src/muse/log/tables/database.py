@@ -29,6 +29,8 @@ _JSON_TABLES: Final = frozenset({"json_each", "json_tree"})
 _SCHEMA_TABLES: Final = frozenset({"sqlite_schema", "sqlite_master"})
 _FORBIDDEN: Final = frozenset({"load_extension", "fts3_tokenizer"})
 
+_joins_by_name: Final = re.compile(r"\b(using|natural)\b", re.IGNORECASE)
+
 Value = int | float | str | bytes | None
 
 
@@ -74,6 +76,9 @@ class Database:
                 f"one query at a time; behind the first stands {rest[:40]!r}", hint="run the others after it"
             )
         self._sql, self._names = seen.first, seen.names
+        if _joins_by_name.search(sql):  # of columns and views that meet only so, the authorizer is not asked
+            named = set(re.findall(r"\w+", sql.lower())) | seen.used.keys()
+            return {view.name: frozenset(view.names) for view in VIEWS if view.name in named}
         return {name: frozenset(columns) for name, columns in seen.used.items()}
 
     def fill(self, view: View, used: frozenset[str], session: str, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -125,10 +130,8 @@ class _Seen:
 
     def permit(self, operation: int, one: str | None, two: str | None, _three: str | None, _four: str | None) -> int:
         """Reading the views is permitted, and nothing else (https://sqlite.org/c3ref/c_alter_table.html)."""
-        if operation == apsw.SQLITE_SELECT:
+        if operation in (apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE):
             self.has_select = True
-            return apsw.SQLITE_OK
-        if operation == apsw.SQLITE_RECURSIVE:
             return apsw.SQLITE_OK
         if operation == apsw.SQLITE_FUNCTION and (two or "").lower() not in _FORBIDDEN:
             return apsw.SQLITE_OK
@@ -136,7 +139,7 @@ class _Seen:
             if one in BY_NAME:
                 self.used.setdefault(one, set()).add(two or "")
                 return apsw.SQLITE_OK
-            if one in _JSON_TABLES | _SCHEMA_TABLES:
+            if one in _JSON_TABLES | _SCHEMA_TABLES or not two:  # without a column it may be a table of the query's own
                 return apsw.SQLITE_OK
         self.refused = self.refused or " ".join(filter(None, [_name_of(operation), one, two]))
         return apsw.SQLITE_DENY

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import chain, islice
@@ -28,6 +29,8 @@ QUERY_BYTES_MAX: Final = 1024 * 1024
 MEASURED_ROWS: Final = 1_000
 """Columns are as wide as these need; what comes later is cut."""
 CELL_MAX: Final = 60
+QUIET_SECONDS: Final = 0.5
+"""What takes less is not talked about."""
 GAP: Final = "  "
 SCHEMA_HANG: Final = 20
 
@@ -63,10 +66,12 @@ def command(
         def problem(session: str, what: str) -> None:
             problems.append(f"{session}: {what}; what is behind that was not asked")
 
-        asked = tables.ask(_query(query), lambda: _readings(address, everywhere, problem), problem, _progress)
+        telling = _Telling()
+        asked = tables.ask(_query(query), lambda: _readings(address, everywhere, problem), problem, telling.reading)
         with asked as (names, rows):
-            progress("")
-            _print(names, rows, out, as_csv=as_csv, as_json=as_json)
+            first = list(islice(rows, 1))  # before the header: until then the query may turn out to be too large
+            telling.clear()
+            _print(names, chain(first, rows), out, as_csv=as_csv, as_json=as_json)
             out.flush()
     for text in problems:
         note(f"note: {visible(text)}")
@@ -102,8 +107,23 @@ def _readings(address: str, everywhere: bool, problem: tables.Problem) -> Iterat
             yield reading
 
 
-def _progress(session: str) -> None:
-    progress(f"reading {short_id(session)}")
+class _Telling:
+    """Says on standard error which session is being read, when that takes long."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._is_telling = False
+
+    def reading(self, session: str) -> None:
+        """This one is next."""
+        if time.monotonic() - self._begun > QUIET_SECONDS:
+            self._is_telling = True
+            progress(f"reading {short_id(session)}")
+
+    def clear(self) -> None:
+        """Take the passing word away."""
+        if self._is_telling:
+            progress("")
 
 
 def _print(names: list[str], rows: Iterator[tuple[Value, ...]], out: Answers, *, as_csv: bool, as_json: bool) -> None:
