@@ -1,7 +1,15 @@
 #!/bin/sh
-# All checks and tests: the whole suite on the environment's Python, and its core (everything but the front doors, the wire
-# and what takes long) on every other Python from 3.11 to 3.14 that this machine has. Says which those are; a version that
-# is missing is declared untested. `WHOLE=1` runs all but what takes long on the others too.
+# All checks and tests: the whole suite on the environment's Python, and on every other Python from 3.11 to 3.14 that this
+# machine has what the version can break. Says which those are; a version that is missing is declared untested.
+#
+# The others run: events, codec and commitment with their vectors (tests/event), fold, decide, view, the random worlds and
+# stores (tests/property), stored logs of released formats and their replay (tests/golden), the stores' conformance,
+# verification and exports (of tests/log), the loop (tests/runtime), the runner, whose processes are of that Python
+# (tests/effect/runner), what is imported, and a whole demo. On one Python only: what tries the kernel, git, disks, other
+# programs, the wire and the front doors, and what takes long. `WHOLE=1` runs all but what takes long on the others too.
+#
+# mypy and the import contracts run beside the first tests. One worker more than there are cores: tests wait for processes half of
+# their time.
 set -eu
 cd "$(dirname "$0")/.."
 bin=${VENV:-.venv}/bin
@@ -24,12 +32,16 @@ need cc gcc "a clock that jumps under any program"
 "$bin/python" -m compileall -q src  # once, not again in every process that tests start
 "$bin/ruff" format --check .
 "$bin/ruff" check .
-"$bin/mypy"
-"$bin/lint-imports"
 "$bin/python" tools/ratchet.py
+checked=$(mktemp)
+trap 'rm -f "$checked"' EXIT
+( "$bin/mypy" && "$bin/lint-imports" ) >"$checked" 2>&1 &
+checks=$!
 
-core="tests/event tests/log tests/decide tests/runtime tests/property tests/golden tests/view tests/effect/tool
-tests/effect/runner tests/e2e/test_demo.py tests/ui/test_imports.py"
+core="tests/event tests/fold tests/decide tests/view tests/property tests/golden tests/runtime tests/effect/runner
+tests/test_config.py tests/log/test_catalog.py tests/log/test_conformance.py tests/log/test_export.py tests/log/test_export_check.py
+tests/log/test_redact.py tests/log/test_verify.py tests/ui/test_imports.py
+tests/e2e/test_demo.py::test_what_the_demo_claims_is_what_can_be_counted"
 [ -n "${WHOLE:-}" ] && core=tests
 
 main=$("$bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -46,4 +58,8 @@ for version in 3.11 3.12 3.13 3.14; do
     tested="$tested $version (core)"
 done
 say "tested on Python: $tested; not on this machine, so untested:${untested:- none}"
-exec "$bin/python" -m pytest -n 2 "$@"
+code=0
+"$bin/python" -m pytest -n "$(($(nproc) + 1))" --dist worksteal "$@" || code=$?
+wait "$checks" || { cat "$checked"; say "mypy or the import contracts failed"; exit 1; }
+tail -2 "$checked"
+exit "$code"
