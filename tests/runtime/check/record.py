@@ -1,0 +1,276 @@
+"""Makes the sessions that `test_mutations.py` changes: `python -m tests.runtime.check.record`.
+
+Real sessions of the installed command, played once and kept in `recorded/` as exports: all event types that exist in
+practice, both wire dialects, approvals by a rule, a person and a time-out, a doubt of each kind, processes that outlive
+their host, limits, refused commands. They are data: they need not be made again when muse changes, and must verify for
+ever.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from muse import app
+from muse.effect.model.scripted import Step
+from muse.event.content import Origin
+from muse.event.kinds import (
+    AgentContinued,
+    AgentPaused,
+    AgentSteered,
+    BudgetRaised,
+    ModelChanged,
+    NoteAdded,
+    PolicyChanged,
+    UserPrompted,
+)  # fmt: skip
+from muse.runtime.seal import seal
+from muse.testing.wire import AnthropicServer, OpenAIServer, Trouble
+from tests.e2e.rig import Rig
+
+RULES = ("--allow", "shell(echo *)", "--allow", "shell(mkdir *)", "--deny", "shell(ln *)")
+KEPT = Path(__file__).with_name("recorded")
+DONE = {"text": "Done."}
+GATE = "echo x >> ~/starts; until test -e gate; do sleep 0.02; done; "
+WIRE = [
+    Step(
+        text="I look around.",
+        reasoning="two files and a check",
+        uses=(
+            ("glob", {"pattern": "**/*.py"}),
+            ("read", {"path": "src/shop.py"}),
+            ("shell", {"command": "echo hello"}),
+        ),
+    ),
+    Step(
+        text="One line is wrong.",
+        uses=(
+            ("edit", {"path": "src/shop.py", "edits": [{"old": "sum(prices) - 1", "new": "sum(prices)"}]}),
+            ("write", {"path": "docs/notes.md", "content": "Zażółć 🦊\n"}),
+            ("shell", {"command": "rm README.md"}),
+        ),
+    ),
+    Step(
+        text="A long one.",
+        uses=(("shell", {"command": "seq 9000; echo; echo end"}), ("nothing", {}), ("shell", "{")),
+    ),
+    Step(text="The sum is right now."),
+    Step(text="And once more."),
+]  # fmt: skip
+
+
+def shell(command: str, **more: Any) -> dict[str, Any]:
+    return {"uses": [["shell", {"command": command, **more}]]}
+
+
+def keep(rig: Rig, name: str) -> None:
+    """The only session of a rig, as an export."""
+    done = rig.muse("verify", "last")
+    assert done.returncode == 0, done.stdout
+    target = KEPT / f"{name}.jsonl"
+    done = rig.muse("export", "last", "--format", "jsonl", "-o", str(target))
+    assert done.returncode == 0, done.stderr
+
+
+def say(rig: Rig, body: Any, agent: str = "main") -> None:
+    with closing(app.open_log(rig.path(), read_only=False, check=False)) as log:
+        log.submit(seal(body, agent, 0))
+
+
+def asked(rig: Rig, count: int) -> int:
+    found = rig.wait_for(lambda: rig.logs() and rig.of_type("approval.requested")[count - 1 :])
+    return int(found[0]["seq"])
+
+
+def wire(rig: Rig, dialect: str) -> None:
+    """Approvals by people, failures of the provider that are told in its bytes, output of which a model gets a part."""
+    servers = {"anthropic": AnthropicServer, "openai": OpenAIServer}
+    faults = {
+        1: [Trouble("status", status=529, error="overloaded_error", headers=(("retry-after-ms", "7"),))],
+        2: [Trouble("error_event", error="overloaded_error"), Trouble("cut")],
+    }
+    with servers[dialect](WIRE, faults) as server:
+        rig.provider(dialect, server.base_url)
+        (rig.workspace / "AGENTS.md").write_text("Be brief.\n")
+        host = rig.start("exec", "--allow", "shell(echo *)", "--allow", "shell(seq *)", "--deny", "shell(curl *)", "go")
+        assert rig.muse("approve", f"last@{asked(rig, 1)}").returncode == 0
+        assert rig.muse("approve", f"last@{asked(rig, 2)}", "--always").returncode == 0
+        say(rig, ModelChanged(provider="shop", dialect=dialect, model="another-model"))
+        assert rig.muse("deny", f"last@{asked(rig, 3)}", "--note", "keep it").returncode == 0
+        assert host.wait(60) == 0, rig.said()
+        again = rig.muse("resume", "last", "Once more.", "--allow", "shell(ls)")
+        assert again.returncode == 0, again.stderr
+
+
+def crashes(rig: Rig) -> None:
+    """A host killed again and again: before and after effects of each class, while a model answers, while it looks."""
+
+    def write(name: str) -> dict[str, Any]:
+        return {"uses": [["write", {"path": name, "content": f"{name}\n"}]]}
+
+    steps = [
+        shell(f"{GATE}echo over"), write("a.txt"), write("b.txt"), write("c.txt"),
+        {"uses": [["read", {"path": "src/tax.py"}], ["read", {"path": "a.txt"}]]},
+        {"text": "A long answer, in pieces that come one by one.", "uses": [["shell", {"command": "exit 3"}]]},
+        {"text": "All is there now."},
+    ]  # fmt: skip
+    host = rig.start("exec", "--yolo", "-m", rig.script(steps), "go on")
+    rig.wait_for((rig.home / "starts").exists)
+    host.kill()
+    host.wait()
+    (rig.workspace / "gate").touch()
+
+    def killed(point: str) -> None:
+        done = rig.muse("resume", "last", extra={"MUSE_FAILPOINT": point})
+        assert done.returncode == -signal.SIGKILL, (point, done.returncode, done.stderr)
+
+    killed("file_synced:1")
+    killed("file_renamed:2")
+    killed("before_recovery:1")
+    killed("file_synced:1")
+    (rig.workspace / "c.txt").write_text("by somebody else\n")
+    killed("before_recovery:1")
+    killed("before_effect:2")
+    killed("in_stream:1")
+    killed("after_effect:2")
+    done = rig.muse("resume", "last")
+    assert done.returncode == 0, done.stderr
+
+
+def processes(rig: Rig) -> None:
+    """Processes that outlive their command and their host, a session that is taken over, a command that is lost."""
+    steps = [shell("sleep 1000 & sleep 1001 & echo left"), shell(f"{GATE}echo over"), shell("sleep 60"), DONE]
+    model = rig.script(steps)
+    first = rig.start("exec", "--yolo", "--name", "left", "-m", model, "go on")
+    rig.wait_for((rig.home / "starts").exists)
+    second = rig.start("resume", "last", "--take-over", out="second")
+    rig.wait_for(lambda: len(rig.of_type("session.opened")) == 2)
+    first.wait(60)
+    rig.wait_for(lambda: rig.of_type("process.adopted"))
+    pid = int(rig.of_type("process.started")[0]["body"]["pid"])
+    os.kill(pid, signal.SIGKILL)
+    rig.wait_for(lambda: rig.of_type("process.reaped"))
+    (rig.workspace / "gate").touch()
+    rig.wait_for(lambda: len(rig.of_type("tool.started")) == 3)
+    for pid, line in rig.command_lines().items():
+        if b"supervisor" in line or b"keeper" in line or line.startswith(b"sleep\x0060"):
+            os.kill(pid, signal.SIGKILL)
+    second.wait(60)
+    rig.kill_all()
+    rig.muse("resume", "last")
+
+
+def limits(rig: Rig) -> None:
+    """Words of people at all times, rules that change, limits, refused commands, an approval that nobody answers."""
+    steps = [
+        shell("echo one"), shell(f"{GATE}echo two"), shell("echo three"), shell("echo four"), {"text": "Enough."},
+        shell("echo five"), {"text": "Steered.", "piece_delay_ms": 2}, shell("rm x"), DONE, DONE,
+    ]  # fmt: skip
+    model = rig.script(steps)
+    host = rig.start(
+        "exec", "-m", model, "--allow", "shell(echo *)", "-c", "max_model_calls=3", "--approval-timeout", "0", "first"
+    )
+    asked(rig, 1)
+    say(rig, NoteAdded(text="a remark", origin=Origin(pid=os.getpid(), user="t")))
+    say(rig, PolicyChanged(allow=("shell(rm *)",)))
+    say(
+        rig,
+        PolicyChanged(
+            allow=(f"shell({GATE}*)", "shell(until *)", "shell(sleep *)", "shell(test *)"),
+            origin=Origin(pid=os.getpid()),
+        ),
+    )
+    seq = asked(rig, 1)
+    rig.muse("approve", f"last@{seq}")
+    rig.wait_for((rig.home / "starts").exists)
+    rig.muse("steer", "last", "mind the gap")
+    say(rig, UserPrompted(text="second", origin=Origin(pid=os.getpid())))
+    say(rig, UserPrompted(text="not heard", delivery="steer"))
+    (rig.workspace / "gate").touch()
+    host.wait(60)
+    say(rig, BudgetRaised(limit="model_calls", value=50))
+    say(rig, ModelChanged(provider="scripted", dialect="scripted", model=model.removeprefix("scripted/")))
+    say(rig, AgentSteered(text="and now on", origin=Origin(pid=os.getpid())))
+    rig.muse("resume", "last", "--approval-timeout", "1")
+    say(rig, AgentPaused(why="a while"))
+    say(rig, AgentContinued())
+    rig.muse("resume", "last", "third", "--approval-timeout", "1", "--permission-mode", "accept-edits")
+
+
+def stops(rig: Rig) -> None:
+    """Turns that people cancel, prompts that wait, replace and join."""
+    steps = [
+        shell(f"{GATE}echo one"),
+        {
+            "text": "A long answer that is cut off by a word.", "piece_delay_ms": 300,
+            "uses": [["shell", {"command": "sleep 60"}], ["shell", {"command": "sleep 61"}]],
+        },
+        {"text": "After that.", "piece_delay_ms": 400}, DONE, DONE, DONE, DONE,
+    ]  # fmt: skip
+    host = rig.start("exec", "--yolo", "-m", rig.script(steps), "-c", "max_parallel_tools=1", "first")
+    rig.wait_for((rig.home / "starts").exists)
+    rig.muse("steer", "last", "be quick")
+    (rig.workspace / "gate").touch()
+    rig.wait_for(lambda: len(rig.of_type("model.requested")) == 2)
+    say(rig, UserPrompted(text="instead of that", delivery="replace", origin=Origin(pid=os.getpid())))
+    rig.wait_for(lambda: len(rig.of_type("tool.started")) == 2)
+    call = rig.of_type("tool.started")[-1]["body"]["call"]
+    rig.muse("cancel", f"last@{rig.of_type('tool.started')[-1]['seq']}", "--why", f"no {call}")
+    rig.wait_for(lambda: len(rig.of_type("tool.started")) == 3)
+    say(rig, UserPrompted(text="and then", origin=Origin(pid=os.getpid())))
+    rig.muse("cancel", "last", "--why", "too slow")
+    host.wait(60)
+    assert rig.events()[-1]["type"] == "session.closed"
+
+
+def rules(rig: Rig) -> None:
+    """Rules and modes that change while a request waits, and decide it and what comes after."""
+    commands = ("mkdir k", "ln l m", "rm a", "rm b", "mv c d", "echo x", "mv e f", "touch g")
+    steps = [*map(shell, commands), {"uses": [["write", {"path": "h.txt", "content": "h"}]]}, DONE]
+    here = Origin(pid=os.getpid(), user="t")
+    host = rig.start("exec", "-m", rig.script(steps), *RULES, "--approval-timeout", "0", "go on")
+    asked(rig, 1)
+    say(rig, PolicyChanged(allow=("shell(rm *)",), origin=here))
+    seq = asked(rig, 2)
+    say(rig, PolicyChanged(ask=("shell(echo *)",), deny=("shell(mv *)",), origin=here))
+    assert rig.muse("deny", f"last@{seq}").returncode == 0
+    assert rig.muse("approve", f"last@{asked(rig, 3)}").returncode == 0
+    asked(rig, 4)
+    say(rig, PolicyChanged(mode="yolo", origin=here))
+    assert host.wait(60) == 0, rig.said()
+
+
+def unknown(rig: Rig) -> None:
+    """Without snapshots it is not known what a command changed."""
+    steps = [shell("echo x > x.txt"), {"uses": [["write", {"path": "y.txt", "content": "y"}]]}, DONE]
+    done = rig.muse("exec", "--yolo", "-m", rig.script(steps), "-c", "snapshots=false", "go on")
+    assert done.returncode == 0, done.stderr
+    assert rig.of_type("files.unknown")
+
+
+SESSIONS = {
+    "anthropic": lambda rig: wire(rig, "anthropic"), "openai": lambda rig: wire(rig, "openai"), "crashes": crashes,
+    "processes": processes, "limits": limits, "stops": stops, "rules": rules, "unknown": unknown,
+}  # fmt: skip
+
+
+def main() -> None:
+    KEPT.mkdir(exist_ok=True)
+    for name, play in SESSIONS.items():
+        if (KEPT / f"{name}.jsonl").exists():
+            continue
+        folder = Path(tempfile.mkdtemp(prefix="recorded-"))
+        with Rig(folder / "x") as rig:
+            play(rig)
+            rig.kill_all()
+            keep(rig, name)
+            types = [event["type"] for event in rig.events()]
+            print(name, len(types), {kind: types.count(kind) for kind in sorted(set(types))})
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""`muse replay --verify`: what it says of sessions that are as they were, of others, and of what it cannot derive."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from muse import app
+from muse.decide.context import RULES_VERSION, Rules
+from muse.event.kinds import ApprovalRequested, SessionOpened, ToolStarted
+from muse.runtime.check.contents import text_of_output
+from muse.runtime.check.offline import NotOffline, offline
+from muse.runtime.check.report import KINDS, Report
+from muse.runtime.check.walk import verify_story
+from muse.ui.cli import cli
+from tests.runtime.check.mutations import Recorded
+
+HERE = Path(__file__).parent
+GOLDEN = HERE.parent.parent / "golden" / "0.1.0.muse"
+
+
+@pytest.fixture(scope="module")
+def session() -> Recorded:
+    return Recorded(HERE / "recorded" / "rules.jsonl")
+
+
+def retold(session: Recorded, change: Callable[[Any], Any], rules: Rules | None = None) -> Report:
+    """The report on a session whose bodies `change` replaces, but for those that it gives back as None."""
+    events = []
+    for event in session.events:
+        body = change(event.body)
+        events.append(event if body is None else msgspec.structs.replace(event, body=body))
+    return verify_story(session.told(events), rules or app.rules())
+
+
+def muse(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["replay", "--verify", *arguments], standalone_mode=False)
+
+
+def test_the_golden_log_is_derived_again_under_the_rules_of_its_day(tmp_path: Path) -> None:
+    copy = tmp_path / "golden.muse"
+    shutil.copy(GOLDEN, copy)
+    done = muse("--json", str(copy))
+    said = json.loads(done.stdout)
+    assert (done.return_value, said["ok"], said["left"]) == (0, True, [])
+    with app.read_session(copy) as reading:
+        types = [event.type for event in reading.events()]
+    counted = {kind: types.count(kind) for kind in said["decisions"]}
+    assert said["decisions"] == counted
+    assert {"agent.spawned", "approval.requested", "effect.doubted", "session.closed", "tool.started"} <= set(counted)
+
+
+def test_another_argument_is_named_with_what_was_due(session: Recorded) -> None:
+    def change(body: Any) -> Any:
+        if isinstance(body, ToolStarted) and "rm b" in str(body.args):
+            return msgspec.structs.replace(body, args='{"command": "rm -rf /"}')
+        return None
+
+    found = retold(session, change).divergence
+    assert found is not None
+    assert (found.type, found.kind) == ("tool.started", "arguments")
+    assert "rm b" in found.expected
+    assert "rm -rf /" in found.recorded
+    assert [line[:7] for line in found.difference] == ["- args:", "+ args:"]
+
+
+def test_a_long_text_is_compared_line_by_line(session: Recorded) -> None:
+    def change(body: Any) -> Any:
+        if type(body).__name__ != "AgentSpawned":
+            return None
+        return msgspec.structs.replace(body, system=body.system.replace("Make the smallest change", "Change all"))
+
+    found = retold(session, change).divergence
+    assert found is not None
+    assert [line for line in found.difference if line.startswith(("-", "+"))] == [
+        "-- Make the smallest change that does the whole job, in the style of the code around it.",
+        "+- Change all that does the whole job, in the style of the code around it.",
+    ]
+
+
+def test_a_request_that_was_built_from_something_else_says_how_long_it_would_be(session: Recorded) -> None:
+    def change(body: Any) -> Any:
+        return msgspec.structs.replace(body, text="go on!") if getattr(body, "text", "") == "go on" else None
+
+    found = retold(session, change).divergence
+    assert found is not None
+    assert (found.kind, found.type) == ("request", "model.requested")
+    length = int(found.expected.split()[0])
+    assert length == int(found.recorded.split()[0]) + 1
+
+
+def test_an_approval_is_of_exactly_what_was_shown(session: Recorded) -> None:
+    def change(body: Any) -> Any:
+        if isinstance(body, ApprovalRequested) and body.shown == "$ echo x":
+            return msgspec.structs.replace(body, shown="$ echo y")
+        return None
+
+    found = retold(session, change).divergence
+    assert found is not None
+    assert found.kind == "arguments"
+
+
+@pytest.mark.parametrize("version", [RULES_VERSION + 1, 99])
+def test_rules_that_this_build_does_not_have_are_no_divergence(session: Recorded, version: int) -> None:
+    def change(body: Any) -> Any:
+        return msgspec.structs.replace(body, rules=version) if isinstance(body, SessionOpened) else None
+
+    report = retold(session, change)
+    assert (report.divergence, report.exit_code, report.decisions) == (None, 0, {})
+    (left,) = report.left
+    assert left.detail == f"decided by rules {version}, which this build does not have"
+    assert left.count > 20
+
+
+def test_without_its_builder_all_of_a_request_but_its_bytes_is_compared(session: Recorded) -> None:
+    builders = {name: msgspec.structs.replace(one, name="another/9") for name, one in app.rules().builders.items()}
+    rules = msgspec.structs.replace(app.rules(), builders=builders)
+    report = retold(session, lambda body: None, rules)
+    assert (report.divergence, report.requests) == (None, 0)
+    assert report.decisions["model.requested"] == report.left[0].count > 5
+
+    def change(body: Any) -> Any:
+        return msgspec.structs.replace(body, attempt=7) if type(body).__name__ == "ModelRequested" else None
+
+    found = retold(session, change, rules).divergence
+    assert found is not None
+    assert found.kind == "arguments"
+
+
+def test_of_a_log_that_is_not_closed_it_says_what_is_open_and_due(session: Recorded) -> None:
+    last = max(index for index, event in enumerate(session.events) if event.type == "tool.started")
+    report = verify_story(session.told(session.events[: last + 1]), app.rules())
+    assert (report.divergence, report.closed, len(report.open)) == (None, False, 1)
+    report = verify_story(session.told(session.events[:-1]), app.rules())
+    assert (report.divergence, report.due) == (None, ("session.closed",))
+
+
+def test_a_divergence_is_shown_with_exit_code_6_and_in_json(tmp_path: Path) -> None:
+    """A log whose chain is whole and whose story is another: hashed anew after one word was changed."""
+    from muse.event import codec, commitment
+
+    lines = [json.loads(line) for line in (HERE / "recorded" / "stops.jsonl").read_text().splitlines()]
+    hash_ = commitment.genesis(lines[0]["session"])
+    for line in lines:
+        if "header" not in line:
+            continue
+        line["body"] = line["body"].replace('"be quick"', '"be slow!"')
+        root = commitment.commit(codec.parse(line["body"].encode()), bytes.fromhex(line["key"]))
+        hash_ = commitment.chain(hash_, line["header"].encode(), root.count, root.root)
+        line["hash"] = hash_.hex()
+    lines[0]["hash"] = lines[-1]["hash"] = hash_.hex()
+    path = tmp_path / "retold.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert app.verify_file(path).exit_code == 0, "the chain alone does not show it"
+    done = muse(str(path))
+    assert done.return_value == 6
+    assert done.stdout.startswith("diverges at #")
+    said = json.loads(muse("--json", str(path)).stdout)
+    assert (said["exit"], said["ok"], said["divergence"]["kind"]) == (6, False, "request")
+    assert said["divergence"]["kind"] in KINDS
+
+
+def test_quiet_says_nothing_of_what_is_well_and_stepping_flags_are_refused() -> None:
+    path = str(HERE / "recorded" / "stops.jsonl")
+    done = muse("-q", path)
+    assert (done.return_value, done.stdout) == (0, "")
+    refused = muse("--plain", path)
+    assert "steps through nothing" in str(refused.exception)
+
+
+def test_nothing_leaves_the_process_while_it_is_offline(tmp_path: Path) -> None:
+    def connect() -> None:
+        socket.create_connection(("127.0.0.1", 9))
+
+    attempts: list[Callable[[], object]] = [
+        connect,
+        lambda: socket.getaddrinfo("example.org", 80),
+        lambda: subprocess.run(["true"], check=False),
+        lambda: os.system("true"),
+        lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        lambda: os.fork(),
+    ]
+    with offline():
+        for attempt in attempts:
+            with pytest.raises(NotOffline):
+                attempt()
+        raised: list[BaseException] = []
+
+        def elsewhere() -> None:
+            try:
+                connect()
+            except NotOffline as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert raised
+    assert subprocess.run(["true"], check=False).returncode == 0
+
+
+def test_the_verification_itself_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A builder that asks the network is stopped."""
+    from muse.app import verifying
+
+    def with_network() -> Rules:
+        socket.socket()
+        return app.rules()
+
+    monkeypatch.setattr(verifying, "rules", with_network)
+    with pytest.raises(NotOffline):
+        app.verify_story(HERE / "recorded" / "stops.jsonl")
+
+
+OUTPUT = b"".join(b"line %d\n" % n for n in range(1000))
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "fits"),
+    [
+        ("line 0\n[... 8863 bytes left out; ask ...]\nline 998\nline 999\n\nexit code 0", OUTPUT, False),
+        ("line 0\n[... 8865 bytes left out; ask ...]\nline 998\nline 999\nexit code 0", OUTPUT, True),
+        ("line 1\n[... 8865 bytes left out; ask ...]\nline 998\nline 999\nexit code 0", OUTPUT, False),
+        ("line 0\n[... 8865 bytes left out; ask ...]\nline 998\nline 997\nexit code 0", OUTPUT, False),
+        ("ab\n[... 2 bytes left out; ask ...]\nef\nexit code 1", b"abcdef", True),
+        ("a\ufffd\nexit code 1", b"a\xff", True),
+        ("b\ufffd\nexit code 1", b"a\xff", False),
+    ],
+)
+def test_a_text_is_made_of_its_output(text: str, data: bytes, fits: bool) -> None:
+    assert (text_of_output(text, data) == "") is fits
