@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,8 @@ def test_a_damaged_index_is_made_anew_and_that_is_said(own: Path) -> None:
     assert addresses(own, "culprit please")
     (index,) = indexes(own)
     whole = index.read_bytes()
-    for damaged in (b"nonsense" * 1000, whole[: len(whole) // 2], whole[:4096] + b"\xff" * (len(whole) - 4096)):
+    for damaged in (b"nonsense" * 1000, whole[: len(whole) // 2], whole[:4096] + b"\xff" * (len(whole) - 4096),
+                    whole[:-4096] + b"\xff" * 4096):  # fmt: skip
         index.write_bytes(damaged)
         done = ask(own, "search", "culprit")
         assert "the «culprit»" in done.out
@@ -221,6 +223,26 @@ def test_a_damaged_index_is_made_anew_and_that_is_said(own: Path) -> None:
         assert addresses(own, "upstream") == ["00bbbbbb@11"]
     index.write_bytes(b"")
     assert addresses(own, "upstream") == ["00bbbbbb@11"]
+
+
+KILLED = """
+import os, sys, apsw
+db = apsw.Connection(sys.argv[1])
+db.pragma("cache_size", 1)
+db.execute("BEGIN IMMEDIATE; DELETE FROM state; INSERT INTO texts (texts) VALUES ('delete-all')")
+db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", ((n, os.urandom(5000).hex()) for n in range(200)))
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_search_left_half_done_is_taken_back(own: Path) -> None:
+    assert addresses(own, "culprit please")
+    (index,) = indexes(own)
+    assert subprocess.run([sys.executable, "-c", KILLED, str(index)], check=False).returncode == -9
+    assert index.with_name(f"{index.name}-journal").stat().st_size > 0, "it was killed too early"
+    done = ask(own, "search", "upstream")
+    assert (done.code, done.err) == (0, "")
+    assert indexes(own) == [index]
 
 
 def test_without_a_place_for_an_index_the_log_is_searched(own: Path) -> None:

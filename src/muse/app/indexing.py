@@ -9,7 +9,11 @@ removes the index after that. This module must not know what is searched for.
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from muse.app.places import open_log
 from muse.config import muse_home
@@ -19,9 +23,20 @@ from muse.event.envelope import decode
 from muse.log.catalog import stamp_of
 from muse.log.protocol import Log
 from muse.log.search.index import SUFFIX, Broken, Index, Reached, Said, remove
+from muse.log.search.query import Query
 from muse.log.search.texts import Texts
 
-__all__ = ["Broken", "Index", "Reached", "forget_index", "index_of", "indexes", "stray_indexes", "up_to_date"]
+__all__ = ["Named", "forget_index", "index_of", "indexes", "stray_indexes", "up_to_date"]
+
+ATTEMPTS: Final = 2
+"""An index that cannot be read is made anew so often less one."""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """The events of a log that may hold a query, last first (None: any may), and how far the index has come."""
+
+    reached: Reached
+    events: list[int] | None
 
 
 def index_of(path: Path) -> Path | None:
@@ -57,47 +72,43 @@ def forget_index(path: Path) -> list[str]:
         raise StoreUnavailable(f"{index}: {error.strerror or error}", hint="delete it, then try again") from error
 
 
-def up_to_date(path: Path, said: Callable[[str], None], progress: Callable[[str, int, int], None]) -> Index | None:
-    """The index of a log, with all in it that the log holds now; None for a log that has none. `said` is told when one
-    had to be made anew, `progress` the session, how far it is and how far there is. Raises StoreUnavailable where it
-    cannot be kept, and what opening a log raises."""
+def up_to_date(
+    path: Path, query: Query, said: Callable[[str], None], progress: Callable[[str, int, int], None]
+) -> Named | None:
+    """What the index of a log says of a query, with all in it that the log holds now; None for a log that has none.
+    `said` is told when one had to be made anew, `progress` the session, how far it is and how far there is. Raises
+    StoreUnavailable where it cannot be kept, and what opening a log raises."""
     place = index_of(path)
     if place is None:
         return None
+    for _ in range(ATTEMPTS):
+        try:
+            return _named(path, place, query, progress)
+        except Broken as error:
+            said(f"the index of {path.stem} is made anew: {error}")
+            remove_quietly(place)
+    raise StoreUnavailable(f"the index of {path.stem} cannot be made")
+
+
+def _named(path: Path, place: Path, query: Query, progress: Callable[[str, int, int], None]) -> Named | None:
     stamp = stamp_of(path)
-    try:
+    with contextlib.suppress(StoreUnavailable):  # what a killed writer left has to be rolled back, which needs a writer
         index = Index.open(place)
         if index is not None:
-            if stamp and index.reached().stamp == stamp:
-                return index
-            index.close()
-    except Broken as error:
-        said(f"the index of {path.stem} is made anew: {error}")
-        remove_quietly(place)
-    log = open_log(path, check=False)
-    try:
+            with index:
+                reached = index.reached()
+                if stamp and reached.stamp == stamp:
+                    return Named(reached, index.candidates(query))
+    with closing(open_log(path, check=False)) as log:
         if not log.head().seq:
             return None
-        return _grown(path, place, log, stamp, progress)
-    finally:
-        log.close()
-
-
-def _grown(path: Path, place: Path, log: Log, stamp: str, progress: Callable[[str, int, int], None]) -> Index:
-    source = _Source(log, stamp, progress)
-    try:
+        source = _Source(log, stamp, progress)
         with Index.create(place) as index:
-            index.grow(source.more, source.ending)
-    except Broken as error:
-        remove_quietly(place)
-        raise StoreUnavailable(f"the index of {path.stem} cannot be made: {error}") from error
-    if source.redacted_since() or not path.exists():
-        remove_quietly(place)
-        raise StoreUnavailable(f"{path.stem} was changed while it was indexed")
-    found = Index.open(place)
-    if found is None:
-        raise StoreUnavailable(f"the index of {path.stem} was taken away while it was made")
-    return found
+            reached = index.grow(source.more, source.ending)
+            named = Named(reached, index.candidates(query))
+        if source.redacted_since() or not path.exists():
+            remove_quietly(place)
+    return named
 
 
 class _Source:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from muse.app.indexing import Broken, index_of, remove_quietly, stray_indexes, up_to_date
+from muse.app.indexing import index_of, remove_quietly, stray_indexes, up_to_date
 from muse.app.places import open_log, read_session
 from muse.errors import LogError, MuseError, UsageError
 from muse.event.envelope import Event
@@ -133,23 +133,24 @@ class _Session:
 
     def latest(self) -> str | None:
         """A time that no hit is after; None when there is no hit for sure."""
+        path = self._scope.path
         try:
-            index = up_to_date(self._scope.path, self._listener.note, self._listener.progress)
-            if index is None:
-                return _LATE
-            with index:
-                reached = index.reached()
-                self._candidates = index.candidates(self._query)
+            named = up_to_date(path, self._query, self._listener.note, self._listener.progress)
         except UsageError:
-            raise
-        except (MuseError, Broken) as error:
+            if path.exists():
+                raise
+            return None  # it was removed just now
+        except MuseError as error:
             self._listener.unindexed(str(error))
             return _LATE
-        if reached.problem:
-            self._say(f"{reached.problem}; what stands there was not searched")
-        if reached.cut:
-            self._say(f"of {reached.cut} texts over {TEXT_BYTES_MAX >> 20} MiB only the beginning was searched")
-        return None if self._candidates == [] else reached.time
+        if named is None:
+            return _LATE
+        self._candidates = named.events
+        if named.reached.problem:
+            self._say(f"{named.reached.problem}; what stands there was not searched")
+        if named.reached.cut:
+            self._say(f"of {named.reached.cut} texts over {TEXT_BYTES_MAX >> 20} MiB only the beginning was searched")
+        return None if named.events == [] else named.reached.time
 
     def next_hit(self) -> Hit | None:
         """The next one back, None when there is none left."""
@@ -157,6 +158,10 @@ class _Session:
             try:
                 with self._open() as reading:
                     self._read_some(reading)
+            except UsageError:
+                if self._scope.path.exists():
+                    raise
+                self._is_done = True  # it was removed just now
             except LogError as error:
                 self._say(str(error))
                 self._is_done = True
