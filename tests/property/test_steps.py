@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import precondition, rule
@@ -25,6 +26,8 @@ from muse.event.kinds import (
     ModelResponded,
     QuestionAnswered,
     QuestionAsked,
+    ToolFinished,
+    ToolStarted,
     UserPrompted,
 )
 from muse.fold.state import STATE_VERSION, Session
@@ -38,7 +41,7 @@ from muse.view.panel import Question, Size
 from muse.view.text import row_text
 from muse.view.timeline import Context, Row, rows
 from tests.property.played import Bytes, events_of, mutilated, place_of, reading_of, rows_of, states_of
-from tests.property.test_due_machine import World
+from tests.property.test_due_machine import TYPE_OF, World
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "0.1.0.muse"
@@ -183,6 +186,7 @@ def test_each_step_of_the_golden_log_is_what_the_whole_says(golden: Path) -> Non
 
 def test_each_step_of_a_log_of_many_agents_is_what_the_whole_says(long_log: Path) -> None:
     events = events_in(long_log)
+    check_states(events[:200], 2)
     steps = indexed(Steps(read_session(long_log, check=False)))
     assert steps.agents == sessions.LANES
     wanted_rows, wanted_states = rows_of(events), states_of(events)
@@ -236,12 +240,15 @@ def test_a_fold_with_checkpoints_equals_the_full_fold_whatever_became_of_them(go
                 assert fold(log, before=upto + 1) == whole[upto]
 
 
-def header_of(seq: int, body: object) -> bytes:
-    assert isinstance(body, UserPrompted)
-    return encode_header(
-        seq=seq, id=f"{seq:032x}", time="2026-01-01T00:00:00.000000Z", type="user.prompted", v=1, agent="main", cause=0,
-        epoch=1,
-    )  # fmt: skip
+def reading_with(*bodies: msgspec.Struct) -> Steps:
+    stored = []
+    for seq, body in enumerate(bodies, 1):
+        header = encode_header(
+            seq=seq, id=f"{seq:032x}", time="2026-01-01T00:00:00.000000Z", type=TYPE_OF[type(body)], v=1, agent="main",
+            cause=0, epoch=1,
+        )  # fmt: skip
+        stored.append((header, encode(body)))
+    return indexed(Steps(reading_of(place_of(stored))))
 
 
 # -- searching and filters -------------------------------------------------------------------------------------------
@@ -292,6 +299,25 @@ def test_a_search_finds_what_is_shown_and_nothing_else(searched: tuple[Steps, li
     assert hits_of(steps, pattern(text), upto=600) == [seq for seq in wanted if seq <= 600]
 
 
+def test_any_part_of_what_is_shown_is_found_wherever_it_is_shown(golden: Path) -> None:
+    """The look at stored bytes that comes first never passes over an event that shows the text."""
+    events = events_in(golden)
+    steps = indexed(Steps(read_session(golden)))
+    shown = shown_lines(steps, events)
+    chance, lines = Random(11), [line for part in shown for line in part if len(line) > 4]
+    sieved = 0
+    for _ in range(120):
+        line = chance.choice(lines)
+        begin = chance.randrange(len(line) - 3)
+        text = line[begin : begin + chance.randint(3, 24)]
+        wanted = pattern(text)
+        sieved += wanted.word != ""
+        found = [seq for seq, part in enumerate(shown, 1) if any(wanted.regex.search(one) for one in part)]
+        assert hits_of(steps, wanted) == found, text
+    assert sieved > 20, "and it is not that all are looked at"
+    steps.close()
+
+
 def test_a_search_backwards_and_in_the_smallest_slices_finds_the_same(searched: tuple[Steps, list[list[str]]]) -> None:
     steps, shown = searched
     for text in ("exit 1", "part_9", sessions.NEEDLE):
@@ -316,16 +342,19 @@ def test_a_search_among_selected_events_finds_only_those(searched: tuple[Steps, 
     assert hits_of(steps, pattern("pytest"), upto=600, selected=chosen) == [seq for seq in wanted if seq <= 600]
 
 
-def test_characters_that_are_shown_as_escapes_do_not_hide_a_text() -> None:
-    """A control's escape ends in letters, and a long s is an s where case does not count."""
-    bodies = [UserPrompted(text=text) for text in ("\x9bfoobar", "\u200bcafeteria", "cla\u017fsroom", "plain words")]
-    steps = indexed(
-        Steps(reading_of(place_of([(header_of(at, one), encode(one)) for at, one in enumerate(bodies, 1)])))
-    )
+def test_characters_that_are_shown_as_others_do_not_hide_a_text() -> None:
+    """A control's escape ends in letters; a long s is an s where case does not count; what a provider sent may spell
+    letters as escapes."""
+    texts = ("\x9bfoobar", "\u200bcafeteria", "cla\u017fsroom", "plain words")
+    args = '{"command": "echo w\\u006fnderful"}'
+    run = ToolStarted(call="main/9", attempt=1, tool="shell", args=args, recovery="opaque")
+    ends = ToolFinished(call="main/9", attempt=1, status="ok")
+    steps = reading_with(*(UserPrompted(text=text) for text in texts), run, ends)
     assert hits_of(steps, pattern("bfoobar")) == [1]
     assert hits_of(steps, pattern("bcafeteria")) == [2]
     assert hits_of(steps, pattern("classroom")) == [3]
     assert hits_of(steps, pattern("Words")) == [4]
+    assert hits_of(steps, pattern("wonderful")) == [5, 6], "the row of a result says what was run"
 
 
 @pytest.mark.parametrize("text", ["", "x" * 1_001, "(a+)+$", "(", "a*", "(x*)*y", "(\\w+\\s?)*!", "[z-a]"])
