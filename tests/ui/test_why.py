@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from muse import app
+from muse.view.causes import why
 from muse.view.filters import TERMS
 from tests.e2e.rig import Rig
 from tests.e2e.test_same_lines import watched
@@ -212,3 +214,18 @@ def test_a_filter_that_cannot_be_meant_is_a_usage_error(noted: Noted) -> None:
 def test_every_command_that_lists_events_has_every_filter(name: str) -> None:
     told = ask(Path("/nowhere"), name, "--help").out
     assert [term.name for term in TERMS if f"--{term.name}" not in told] == []
+
+
+def test_every_event_of_a_log_of_the_first_version_leads_to_a_person_or_the_opening(tmp_path: Path) -> None:
+    log = tmp_path / "old.muse"
+    log.write_bytes((Path(__file__).parents[1] / "golden" / "0.1.0.muse").read_bytes())
+    with app.read_session(log) as reading:
+        requests = 0
+        for event in reading.events():
+            chain = why(event, reading, reading.state_after(event.seq))
+            assert chain.end in ("person", "start"), event
+            if event.type == "model.requested":
+                sent = app.request_at(reading, event.seq)
+                assert sent.request.data is not None, sent.request.why
+                requests += 1
+    assert requests > 5
