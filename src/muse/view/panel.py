@@ -16,7 +16,7 @@ from muse.view.amounts import duration, money, plural, size
 from muse.view.line import Line, Look
 from muse.view.summary import brief, tokens
 from muse.view.titles import call_title
-from muse.view.visible import headline, middle, one_line
+from muse.view.visible import headline, middle, one_line, visible
 
 LISTED_MAX: Final = 100
 """Of each kind (agents, calls, rules …) so many are listed; the rest is counted."""
@@ -228,6 +228,11 @@ def _approvals(state: Session) -> Iterator[WaitingApproval]:
 
 def panel_lines(now: Panel) -> Iterator[Line]:
     """The pane for people. Every text is safe to show."""
+    for line in _lines(now):
+        yield Line(visible(line.text.replace("\n", " ").replace("\t", " ")), line.look)
+
+
+def _lines(now: Panel) -> Iterator[Line]:
     yield from _session_lines(now)
     yield _title("agents", len(now.agents))
     for agent in now.agents[:LISTED_MAX]:

@@ -94,6 +94,7 @@ def row(event: Event, context: Context) -> Row:
     body = event.body
     call = _call_of(body)
     known = context.calls.get(call, Call(""))
+    known = Call(brief(known.tool), headline(known.title))  # names are kept as they came
     said = _said(_at_home(event, context.home), known)
     duration = getattr(body, "duration_ms", None) if said.timed else None
     if context.imported:

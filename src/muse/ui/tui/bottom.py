@@ -21,6 +21,7 @@ HINTS: Final[dict[Asked, str]] = {
     "text": "a text, in any case; Ctrl-R: a regular expression",
     "filter": "type:tool.* agent:main.1 failed since:2h grep:\"a text\"; nothing shows all",
 }  # fmt: skip
+NUMBER: Final = r"[0-9]{0,16}G?"
 TYPED_CHARACTERS_MAX: Final = 1_000
 
 
@@ -110,6 +111,7 @@ class Prompt(Horizontal):
         """Ask, with what is there already."""
         self._asked = asked
         field = self.query_one(Typed)
+        field.restrict = NUMBER if asked == "seq" else None
         field.value, field.placeholder = begun, HINTS[asked]
         field.cursor_position = len(begun)
         self._call_it()
@@ -130,8 +132,11 @@ class Prompt(Horizontal):
             event.stop()
             self._regex = not self._regex
             self._call_it()
-        elif event.key == "G" and self._asked == "seq":
-            event.stop()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """A number may end in G, as in less."""
+        event.stop()
+        if self._asked == "seq" and event.value.endswith("G"):
             self._give()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -5,6 +5,7 @@ What keys do stands in `screen.py`; what a session says comes from `Steps` and t
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -121,6 +122,11 @@ class Frame(Screen[int]):
     def on_resize(self) -> None:
         """Another size, another layout."""
         self.lay_out()
+
+    @property
+    def filled(self) -> int:
+        """The event that the panes show."""
+        return self._filled[0]
 
     @property
     def wide(self) -> bool:
@@ -252,7 +258,7 @@ class Frame(Screen[int]):
 
     def _facts(self) -> str:
         steps, listing = self.listing.steps, self.listing
-        parts = [f"#{self.list.seq:,}/{steps.head:,}", one_line(self.opened.address), self._condition()]
+        parts = [f"#{self.list.seq:,}/{steps.head:,}", one_line(Path(self.opened.address).name), self._condition()]
         if listing.filtering is not None:
             parts.append(f"only {one_line(listing.filtering.text)} ({listing.events:,})")
         if steps.indexed < steps.head:
