@@ -20,7 +20,7 @@ from muse.view.line import Line, Look
 from muse.view.summary import tokens, who
 from muse.view.timeline import Context, Row, row
 from muse.view.titles import arguments, call_title, command_of
-from muse.view.visible import lines_of, one_line
+from muse.view.visible import each_line, lines_of, one_line
 
 DETAIL_LINES_MAX: Final = 2_000
 TEXT_BYTES_MAX: Final = 1024 * 1024
@@ -48,7 +48,7 @@ def _lines(event: Event, context: Context, contents: Contents) -> Iterator[Line]
 
 
 def _text(text: str, look: Look = "plain") -> Iterator[Line]:
-    for line in lines_of(text):
+    for line in each_line(text):
         yield Line(line, look)
 
 

@@ -7,6 +7,7 @@ its reading order. This module must not know where text comes from.
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 ELLIPSIS: Final = "…"
@@ -33,8 +34,16 @@ def visible(text: str) -> str:
 def lines_of(text: str) -> list[str]:
     """The lines of a text, each visible and with tabs as spaces. A carriage return before a newline is part of the end
     of line; a last line without its end counts."""
-    found = [visible(line.removesuffix("\r")).expandtabs(TAB_COLUMNS) for line in text.split("\n")]
-    return found[:-1] if found[-1] == "" else found
+    return list(each_line(text))
+
+
+def each_line(text: str) -> Iterator[str]:
+    """The same, one after another: who wants the first lines of a long text does not wait for the rest."""
+    lines = text.split("\n")
+    if lines[-1] in ("", "\r"):
+        lines.pop()
+    for line in lines:
+        yield visible(line.removesuffix("\r")).expandtabs(TAB_COLUMNS)
 
 
 def one_line(text: str) -> str:
