@@ -207,7 +207,8 @@ def test_rows_are_there_before_the_index_and_the_state_says_that_it_is_not(long_
     assert steps.rows(1, 40) == rows_of(events)[:40]
     assert steps.panel(1_400) is None
     assert steps.state(1_400) is None
-    assert steps.state(600) == states_of(events)[600], "a short fold is not worth waiting for"
+    assert steps.state(400) == states_of(events)[400], "a short way is not worth waiting for"
+    assert steps.indexed == 400
     assert steps.panel_when_known(1_400).seq == 1_400
     steps.close()
 

@@ -38,8 +38,8 @@ SEARCHED_EVENTS: Final = (16, 256)
 """A search looks at so many events first (where there are many hits, the next is near), then at ever more at once."""
 WAIT_SECONDS: Final = 0.0005
 WAITS_MAX: Final = 1_000
-SHORT_FOLD_EVENTS: Final = 1_000
-"""A state that is no further behind the index than this is folded when it is asked for."""
+SHORT_WAY_EVENTS: Final = 500
+"""Where a state is asked for that is no further than this before the index, the index goes there at once."""
 WARM_EVENTS: Final = 200
 """Before the index has come to a row, so many events before it are looked through for what its call does."""
 CALLS_KEPT_MAX: Final = 10_000
@@ -236,20 +236,23 @@ class Steps:
     def state(self, seq: int) -> Session | None:
         """The state after that event, transcripts left out; None where the index has not come near. The caller's own:
         it does not change."""
-        index = self._index
-        if not 0 <= seq <= self.head or seq > index.seq + SHORT_FOLD_EVENTS:
-            return None
         with self._gate:
+            if not self._is_near(seq):
+                return None
             try:
-                return index.lights.at(seq, self._reading.events)
+                return self._index.lights.at(seq, self._reading.events)
             except Damaged as error:
-                self._is_damaged(error, index.seq, seq + 1)
+                self._is_damaged(error, max(seq - PAGE_EVENTS, 0), seq + 1)
                 return None
 
+    def _is_near(self, seq: int) -> bool:
+        """Whether the index has come there; over a short way it goes there at once."""
+        if self._index.seq < seq <= min(self._index.seq + SHORT_WAY_EVENTS, self.head):
+            self._take(seq + 1)
+        return 0 <= seq <= self.indexed
+
     def panel(self, seq: int) -> Panel | None:
-        """What the state pane says after that event; None where the index has not come there."""
-        if seq > self.indexed:
-            return None
+        """What the state pane says after that event; None where the index has not come near."""
         with self._gate:
             state = self.state(seq)
             return panel(state, self._index.besides.at(seq, self.event)) if state is not None else None
@@ -358,10 +361,12 @@ class Steps:
     ) -> int | None:
         """The next event after (or before) `seq` that is one of these; of a selection, the next of its own."""
         if selected is None:
-            return _nearest(self._index.marks, set(marks), seq if forward else seq - 1, forward=forward)
-        at = bisect_right(selected.seqs, seq) if forward else bisect_left(selected.seqs, seq)
-        found = _nearest(selected.marks, set(marks), at, forward=forward)
-        return None if found is None else selected.seqs[found - 1]
+            found = _nearest(self._index.marks, set(marks), seq if forward else seq - 1, forward=forward)
+        else:
+            at = bisect_right(selected.seqs, seq) if forward else bisect_left(selected.seqs, seq)
+            found = _nearest(selected.marks, set(marks), at, forward=forward)
+            found = None if found is None else selected.seqs[found - 1]
+        return found if found is not None and found <= self.head else None
 
     def next_of_type(
         self, seq: int, type_name: str, *, forward: bool = True, selected: Selection | None = None
@@ -382,10 +387,13 @@ class Steps:
     ) -> int | None:
         if number is None:
             return None
+        last = min(self.head, len(of))
         if selected is None:
-            return _nearest(of, {number}, seq if forward else seq - 1, forward=forward)
+            found = _nearest(of, {number}, seq if forward else seq - 1, forward=forward)
+            return found if found is not None and found <= last else None
         seqs = selected.seqs
-        places = range(bisect_right(seqs, seq), len(seqs)) if forward else range(bisect_left(seqs, seq) - 1, -1, -1)
+        end = bisect_right(seqs, last)
+        places = range(bisect_right(seqs, seq), end) if forward else range(min(bisect_left(seqs, seq), end) - 1, -1, -1)
         return next((seqs[place] for place in places if of[seqs[place] - 1] == number), None)
 
     def next_turn(self, seq: int, *, forward: bool = True) -> int | None:
