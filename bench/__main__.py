@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import appender, fleet, growth, replay, snapshots, starting, whole_log
+from bench import appender, fleet, growth, replay, searching, snapshots, starting, whole_log
 from bench.measure import FULL, Section, Sizes
 from bench.page import PAGE, page, section_text
 
@@ -25,6 +25,7 @@ SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
     "snapshot": snapshots.section,
     "replay": replay.section,
     "verify": replay.verifying,
+    "search": searching.section,
 }
 
 
