@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -23,6 +24,7 @@ from tests.runtime.retold import changed
 from tests.runtime.rig import Rig as Scripted
 from tests.runtime.rig import steps
 from tests.ui.asking import Answer, ask
+from tests.ui.driving import MUSE, OnTerminal
 
 SERVERS: dict[str, type[WireServer]] = {"anthropic": AnthropicServer, "openai": OpenAIServer}
 TASK = [
@@ -143,6 +145,19 @@ def test_two_answers_at_once_and_filters_with_one_event_are_refused(recorded: Re
     for flags in (["--diff", "--summary"], ["--request", "--blob", "raw"], ["--request", "--failed"],
                   ["--diff", "-o", "x"]):  # fmt: skip
         assert recorded.ask("show", str(recorded.path), *flags).code == 2
+
+
+def test_on_a_terminal_it_is_indented_and_that_is_said(recorded: Recorded, tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "MUSE_HOME": str(recorded.home), "TERM": "xterm"}
+    shown = OnTerminal([MUSE, "show", str(recorded.path), "--request"], env | {"LANG": "C.UTF-8"}, tmp_path)
+    try:
+        code, seen = shown.end()
+    finally:
+        shown.close()
+    assert code == 0
+    assert "the exact bytes" in seen
+    text = seen[seen.index("{\r\n") :].replace("\r\n", "\n")
+    assert json.loads(text) == json.loads(recorded.bodies[-1])
 
 
 def test_what_was_redacted_is_not_told_and_the_answer_says_why(recorded: Recorded, tmp_path: Path) -> None:

@@ -182,6 +182,11 @@ def test_whole_calls_shows_how_a_failed_one_began(noted: Noted) -> None:
     assert noted.ask("log", str(noted.path), "-f", "--whole-calls").code == 2
 
 
+def test_a_filter_also_holds_for_what_is_followed(noted: Noted) -> None:
+    done = noted.ask("log", str(noted.path), "-f", "--until-closed", "--denied", "--json")
+    assert [json.loads(line)["seq"] for line in done.out.splitlines()] == [noted.denied]
+
+
 def test_nothing_found_is_said_with_what_there_is(noted: Noted) -> None:
     done = noted.ask("log", str(noted.path), "--agent", "main.3")
     assert (done.code, done.data) == (0, b"")
