@@ -111,7 +111,8 @@ class RunningProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the pane says; `--state --json` prints it. `unsure` names what could not be folded."""
+    """Everything that the pane says; `--state --json` prints it. `unsure` names what could not be folded; `imported` is
+    the format of the file that the log was made from, `missing` what that did not record."""
 
     session: str
     seq: int
@@ -134,6 +135,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[RunningProcess, ...]
     usage: Usage
     unsure: tuple[str, ...]
+    imported: str = ""
+    missing: tuple[str, ...] = ()
 
 
 def panel(state: Session, beside: Beside = NOTHING_BESIDE) -> Panel:
@@ -158,6 +161,7 @@ def panel(state: Session, beside: Beside = NOTHING_BESIDE) -> Panel:
             for one in sorted(state.processes.values(), key=lambda one: one.seq)
         ),
         usage=usage, unsure=(*state.unknown, *state.redacted, *state.recovered),
+        imported=state.imported, missing=state.missing,
     )  # fmt: skip
 
 
@@ -245,6 +249,9 @@ def _lines(now: Panel) -> Iterator[Line]:
 def _session_lines(now: Panel) -> Iterator[Line]:
     reason = f": {headline(now.reason, 200)}" if now.reason else ""
     yield Line(f"after #{now.seq}: {f'closed, {brief(now.outcome)}{reason}' if now.closed else 'open'}", "head")
+    if now.imported:
+        missing = f"; not recorded: {', '.join(brief(part) for part in now.missing)}" if now.missing else ""
+        yield Line(f"imported from {brief(now.imported)}{missing}", "head")
     if now.name:
         yield Line(f"name     {brief(now.name)}")
     if now.model:
