@@ -377,6 +377,21 @@ def test_an_index_that_is_made_during_a_redaction_does_not_stay(tmp_path: Path) 
     assert addresses(tmp_path, "needle") == ["00aaaaaa@2"]
 
 
+def test_an_index_of_another_log_does_not_hide_a_redaction(tmp_path: Path) -> None:
+    """The log before had more events, and a later redaction, than the one that stands in its place."""
+    with Telling(tmp_path) as log:
+        log.say(*(NoteAdded(text=f"note {number}") for number in range(20)), LogRedacted(seqs=(3,)))
+    assert len(addresses(tmp_path, "note")) == 20
+    log.path.unlink()
+    with_secret(tmp_path)
+    kept = index_in(tmp_path).read_bytes()
+    assert ask(tmp_path, "redact", "00aaaaaa@2", "--yes").code == 0
+    index = tmp_path / "cache" / "search" / "2026" / "11" / "30" / "20261130-090000-00aaaaaa.index"
+    index.write_bytes(kept)
+    assert addresses(tmp_path, "fine remark") == ["00aaaaaa@3"]
+    assert grep(tmp_path, PIECE) == []
+
+
 def test_removed_and_archived_sessions_leave_no_index(tmp_path: Path) -> None:
     for command in ("rm", "archive"):
         home = tmp_path / command

@@ -121,12 +121,15 @@ class _Source:
         self._texts = Texts(log.stream_blob)
         self._head = log.head().seq
         self._problem = ""
-        self._redacted = 0
+        self._redacted = self._found = 0
+        self._since: int | None = None
 
     def more(self, reached: Reached) -> Iterable[Said] | None:
         """What comes after; None where the log is another one, or something was taken out of it since its first event
         was read."""
-        self._redacted = max(self._redacted, reached.redacted, self._last_redaction(reached.seq, self._head))
+        if self._since is None or reached.seq < self._since:
+            self._since, self._found = reached.seq, self._last_redaction(reached.seq, self._head)
+        self._redacted = max(self._found, reached.redacted)
         if reached.seq == 0:
             return self._said(0)
         stored = next(self._log.read(after=reached.seq - 1, before=reached.seq + 1), None)
