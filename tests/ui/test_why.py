@@ -182,6 +182,14 @@ def test_whole_calls_shows_how_a_failed_one_began(noted: Noted) -> None:
     assert noted.ask("log", str(noted.path), "-f", "--whole-calls").code == 2
 
 
+def test_an_agent_of_the_address_is_a_filter_like_the_flag(noted: Noted) -> None:
+    lane = [
+        json.loads(line)["seq"] for line in noted.ask("log", f"{noted.path}:main", "--below", "--json").out.splitlines()
+    ]
+    assert lane == [event["seq"] for event in noted.events]
+    assert noted.ask("log", f"{noted.path}:main", "--agent", "main.1").code == 2
+
+
 def test_a_filter_also_holds_for_what_is_followed(noted: Noted) -> None:
     done = noted.ask("log", str(noted.path), "-f", "--until-closed", "--denied", "--json")
     assert [json.loads(line)["seq"] for line in done.out.splitlines()] == [noted.denied]

@@ -28,6 +28,8 @@ _space: Final = re.compile(r"[ \t\r\n\x0b\x0c\u0085\u2028\u2029]+")
 
 def visible(text: str) -> str:
     """The text with every character that a terminal would act on, or not show, as an escape; newlines and tabs stay."""
+    if text.isascii() and text.isprintable():  # as most is, and then there is nothing to look for
+        return text
     return _unseen.sub(_escape, text)
 
 

@@ -73,48 +73,46 @@ def _option(term: Term) -> Callable[[Any], Any]:
     )  # fmt: skip
 
 
+def of_lane(wanted: Filter, lane: str) -> Filter:
+    """`SESSION:AGENT` says the same as `--agent`. Raises UsageError when both are given and differ."""
+    if not lane or lane in wanted.agents:
+        return wanted
+    if wanted.agents:
+        raise UsageError(f"both :{lane} and --agent say which agent is meant", hint="leave one of them out")
+    return msgspec.structs.replace(wanted, agents=(lane,))
+
+
 def chosen(
     reading: app.Reading,
     wanted: Filter,
     past: Past,
     *,
-    lane: str = "",
     before: int | None = None,
     seen: Callable[[Event], None] | None = None,
 ) -> Iterator[Event]:
-    """The events that are meant, of one lane if it is given, each when `past` has learned it; `seen` is told of all.
-    With `whole_calls` the log is read twice: first for the calls."""
-    belongs = completed(reading, wanted, past.home, lane, before) if wanted.whole_calls else None
+    """The events that are meant, each when `past` has learned it; `seen` is told of all. With `whole_calls` the log is
+    read twice: first for the calls."""
+    belongs = _completed(reading, wanted, before) if wanted.whole_calls else None
     for event in reading.events(before=before):
         learn(past, event)
         if seen is not None:
             seen(event)
-        fits = (not lane or event.agent == lane) and wanted.matches(event, past, reading.content)
-        if fits or (belongs is not None and belongs(event)):
+        if wanted.matches(event, past, reading.content) or (belongs is not None and belongs(event)):
             yield event
 
 
-def completed(
-    reading: app.Reading, wanted: Filter, home: str, lane: str, before: int | None
-) -> Callable[[Event], bool]:
+def _completed(reading: app.Reading, wanted: Filter, before: int | None) -> Callable[[Event], bool]:
     """Whether an event belongs to a call of which some event is meant."""
-    past, calls = Past(home=home), set[str]()
+    past, calls = Past(), set[str]()
     for event in reading.events(before=before):
         learn(past, event)
-        if (not lane or event.agent == lane) and wanted.matches(event, past, reading.content):
+        if wanted.matches(event, past, reading.content):
             calls.update(calls_of(event))
     return wanted.completed(calls)
 
 
-def say_nothing_found(wanted: Filter, past: Past, session: str, lane: str = "") -> None:
+def say_nothing_found(wanted: Filter, past: Past, session: str) -> None:
     """Tell a person that no event is meant, and why that may be; `past` has learned them all."""
-    found = absent(msgspec.structs.replace(wanted, agents=(*wanted.agents, *filter(None, [lane]))), past)
     note(f"muse: no event of {one_line(session)} is meant")
-    for line in found:
+    for line in absent(wanted, past):
         note(f"{' ' * HANG}{one_line(line)}")
-
-
-def refuse_filters(wanted: Filter, why: str) -> None:
-    """Raises UsageError when filters were given where they cannot be meant."""
-    if wanted:
-        raise UsageError(f"filters cannot be used here: {why}", hint="leave them out")

@@ -11,7 +11,7 @@ from muse.event.envelope import Event
 from muse.event.kinds import COMMANDS
 from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
-from muse.ui.cli.filtering import chosen, filtering, say_nothing_found
+from muse.ui.cli.filtering import chosen, filtering, of_lane, say_nothing_found
 from muse.ui.cli.output import Answers, answers, note
 from muse.view.filters import Filter, Past, learn
 from muse.view.lines import json_line
@@ -42,7 +42,7 @@ def command(
     last two hours: muse log --failed --since 2h
     """
     place = resolve(address)
-    lane, upto = place.address.agent, place.address.seq
+    wanted, upto = of_lane(wanted, place.address.agent), place.address.seq
     follow = (follow or until_closed) and not upto
     if follow and wanted.whole_calls:
         raise UsageError(
@@ -51,18 +51,18 @@ def command(
     with answers(colour=not no_color) as out, app.read_session(place.path) as reading:
         require_event(reading, upto)
         printer = _Printer(out, as_json)
-        past = chosen(reading, wanted, printer.past, lane=lane, before=upto + 1 if upto else None, seen=printer.saw)
+        past = chosen(reading, wanted, printer.past, before=upto + 1 if upto else None, seen=printer.saw)
         for event in past if last is None else deque(past, maxlen=last):
             printer.show(event)
         if not printer.shown and last != 0 and printer.seen:
             out.flush()
-            say_nothing_found(wanted, printer.past, reading.session, lane)
+            say_nothing_found(wanted, printer.past, reading.session)
         if follow:
-            _follow(reading, printer, wanted, lane, until_closed)
+            _follow(reading, printer, wanted, until_closed)
     return 0
 
 
-def _follow(reading: app.Reading, printer: "_Printer", wanted: Filter, lane: str, until_closed: bool) -> None:
+def _follow(reading: app.Reading, printer: "_Printer", wanted: Filter, until_closed: bool) -> None:
     """What comes in, until Ctrl-C, or until the session is closed."""
     printer.out.flush()
     if printer.closed:
@@ -72,7 +72,7 @@ def _follow(reading: app.Reading, printer: "_Printer", wanted: Filter, lane: str
     for event in reading.follow(printer.seen, lambda: False):
         printer.saw(event)
         learn(printer.past, event)
-        if (not lane or event.agent == lane) and wanted.matches(event, printer.past, reading.content):
+        if wanted.matches(event, printer.past, reading.content):
             printer.show(event)
             printer.out.flush()
         if until_closed and printer.closed:

@@ -5,14 +5,13 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from muse import app
 from muse.app.steps import Steps
 from muse.errors import Damaged, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import Place, require_event, resolve
-from muse.ui.cli.filtering import chosen, filtering, say_nothing_found
+from muse.ui.cli.filtering import chosen, filtering, of_lane, say_nothing_found
 from muse.ui.cli.output import answers, note
 from muse.ui.cli.verifying import verifying
 from muse.view.detail import detailed
@@ -47,7 +46,7 @@ def command(address: str, plain: bool, as_json: bool, detail: bool, state: bool,
     place = resolve(address)
     if state:
         return _state(place, as_json, no_color, wanted)
-    wanted = _of_lane(wanted, place.address.agent)
+    wanted = of_lane(wanted, place.address.agent)
     if plain or as_json or detail or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _all(place, as_json, detail, no_color, wanted)
     if (terminal := os.environ.get("TERM", "")) in ("", "dumb", "unknown"):
@@ -56,15 +55,6 @@ def command(address: str, plain: bool, as_json: bool, detail: bool, state: bool,
     from muse.ui.tui.opening import replay_on_screen
 
     return replay_on_screen(place, colour=not no_color, wanted=wanted)
-
-
-def _of_lane(wanted: Filter, lane: str) -> Filter:
-    """`SESSION:AGENT` and `--agent` must both hold; one of them is enough to say it."""
-    if not lane or lane in wanted.agents:
-        return wanted
-    if wanted.agents:
-        raise UsageError(f"both :{lane} and --agent say which agent is meant", hint="leave one of them out")
-    return msgspec.structs.replace(wanted, agents=(lane,))
 
 
 def _all(place: Place, as_json: bool, detail: bool, no_color: bool, wanted: Filter) -> int:
