@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.recorded import Noted, record
 from tests.e2e.rig import Rig
 
 
@@ -11,3 +12,10 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     """A user's machine with a small repository."""
     with Rig(tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Noted]:
+    """A session to ask questions of; its tests only read."""
+    with record(tmp_path_factory.mktemp("release")) as noted:
+        yield noted

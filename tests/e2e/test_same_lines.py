@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests import warm
 from tests.e2e.rig import Rig
 
 
@@ -15,7 +16,7 @@ class Watched:
 
     def __init__(self, rig: Rig, *arguments: str) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by stop
-        self.process = subprocess.Popen(
+        self.process = warm.Popen(
             [*rig.command, *arguments], cwd=rig.workspace, env=rig.environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=self._errors, text=True,
         )  # fmt: skip
