@@ -17,12 +17,16 @@ from muse.view.text import paint
 from muse.view.visible import one_line, paragraph, visible
 
 if TYPE_CHECKING:
+    from muse.app.golden import Kept
     from muse.runtime.check.report import Divergence, Report
 
 HANG: Final = 25
+_DID: Final = {"made": "made", "same": "the same as it was", "replaced": "replaced; it was another"}
 
 _OPTIONS: Final = (
     click.option("--verify", is_flag=True, help="Derive it again, offline, and say where it diverges (exit code 6)."),
+    click.option("--golden", default="", metavar="DIR", help="With --verify: keep it as a fixture for CI."),
+    click.option("--force", is_flag=True, help="With --golden: replace a fixture that is another."),
     click.option("-q", "--quiet", is_flag=True, help="With --verify: say nothing but a divergence."),
 )  # fmt: skip
 
@@ -31,40 +35,55 @@ def verifying(command: Callable[..., int]) -> Callable[..., int]:
     """Add the flags of a verification to a command that steps through sessions; with them it verifies instead."""
 
     @functools.wraps(command)
-    def run(*args: object, verify: bool, quiet: bool, **given: Any) -> int:
+    def run(*args: object, verify: bool, quiet: bool, golden: str, force: bool, **given: Any) -> int:
         if not verify:
-            if quiet:
-                raise UsageError("-q goes with --verify", hint="muse replay --verify -q SESSION")
+            if quiet or golden or force:
+                raise UsageError("-q, --golden and --force go with --verify", hint="muse replay --verify SESSION")
             return command(*args, **given)
         for name in ("plain", "detail", "state", "wanted"):
             if given.get(name):
                 raise UsageError("--verify looks at all of a session and steps through nothing: leave the rest out")
         place = resolve(given["address"])
-        return verify_session(place, as_json=given["as_json"], quiet=quiet, colour=not given["no_color"])
+        fixtures = Path(golden) if golden else None
+        return verify_session(
+            place, fixtures, force=force, as_json=given["as_json"], quiet=quiet, colour=not given["no_color"]
+        )
 
     for option in reversed(_OPTIONS):
         run = option(run)
     return run
 
 
-def verify_session(place: Place, *, as_json: bool, quiet: bool, colour: bool) -> int:
-    """Derive a session again and say what came of it; the exit code."""
+def verify_session(
+    place: Place, fixtures: Path | None, *, force: bool, as_json: bool, quiet: bool, colour: bool
+) -> int:
+    """Derive a session again and say what came of it; with `fixtures`, keep it there. The exit code."""
     if place.address.seq or place.address.agent:
         raise UsageError("--verify takes a whole session", hint="muse replay --verify SESSION")
     report = app.verify_story(place.path, lambda seq: progress(f"{seq:,} events derived again"))
     progress("")
+    kept = None
+    if fixtures is not None and report.divergence is None:
+        from muse.app.golden import keep
+
+        kept = keep(place.path, report, fixtures, force=force)
     with answers(colour=colour) as out:
         if as_json:
-            out.json(_json(report, place.path))
+            out.json(_json(report, place.path, kept))
         elif report.divergence is not None:
             _diverged(report, report.divergence, out)
         elif not quiet:
             _same(report, out)
+            if kept is not None:
+                _row(out, "fixture", f"{kept.folder}: {_DID[kept.did]}")
+                out.lines([f"    {visible(line)}" for line in kept.difference if kept.did == "replaced"])
     return report.exit_code
 
 
-def _json(report: "Report", path: Path) -> str:
+def _json(report: "Report", path: Path, kept: "Kept | None") -> str:
     fields = {"file": str(path), "exit": report.exit_code, "ok": report.divergence is None}
+    if kept is not None:
+        fields |= {"fixture": str(kept.folder), "did": kept.did}
     plain: dict[str, object] = msgspec.to_builtins(report)
     return msgspec.json.encode(fields | plain, order="sorted").decode()
 
