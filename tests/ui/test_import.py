@@ -188,3 +188,29 @@ def test_an_export_that_breaks_off_or_was_changed_is_read_up_to_there_and_says_s
     tampered = home.run("log", changed)
     assert isinstance(tampered.exception, Damaged)
     assert "dog" not in tampered.stdout
+
+
+def test_a_file_that_grew_is_kept_beside_what_was_kept_of_it(home: Home) -> None:
+    (first,) = home.json("import", home.codex, "--json")
+    home.codex.write_bytes(CODEX + jsonl([message("user", "more")]))
+    grown = home.run("import", home.codex)
+    assert grown.return_value == 0
+    assert first["session"] in grown.stderr
+    assert home.run("import", home.codex).return_value == 2
+    assert len(home.json("ls", "--all", "--json")) == 2
+
+
+def test_what_was_redacted_does_not_come_back_and_stands_in_no_id(home: Home) -> None:
+    (done,) = home.json("import", home.claude, "--json")
+    assert home.run("redact", done["session"], "--text", "-", "--yes", typed="src/cat.py").return_value == 0
+    assert home.run("import", home.claude).return_value == 2
+    other = home.folder / "other.jsonl"
+    other.write_bytes(CLAUDE.replace(b"src/cat.py", b"src/dog.py"))
+    viewed = home.json("replay", other, "--json")
+    kept = home.json("replay", done["session"], "--json")
+    assert {event["id"] for event in home.json("replay", home.claude, "--json")}.isdisjoint(
+        event["id"] for event in kept
+    )
+    with_other_content = home.json("import", other, "--json", "--force")
+    assert with_other_content[0]["session"][:-6] == done["session"][:-6]
+    assert viewed[0]["type"] == "log.imported"

@@ -3,13 +3,13 @@
 A foreign file becomes a log in memory, made anew each time it is looked at. Everything in that log follows from the
 file's bytes alone, event ids and keys as well, so that what is shown of it is the same on every machine. Such keys hide
 nothing: who guesses a text can compute its leaf. That costs nothing while the log is only shown; a log that is kept
-(`muse import`) has drawn keys, as any other has.
+(`muse import`) has drawn ids and keys, as any other has, or what is taken out of it later could be guessed from them.
 """
 
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from muse.app import places
-from muse.errors import StoreUnavailable, UsageError
+from muse.errors import MuseError, StoreUnavailable, UsageError
 from muse.event import codec, commitment
 from muse.event.content import BlobRef
 from muse.event.kinds import COMMANDS, KINDS, LogImported
@@ -33,6 +33,8 @@ from muse.log.protocol import Draft, Log
 
 FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
 AGENT_FILES_MAX: Final = 2_000
+DRAWN_LETTERS: Final = 6
+"""Of the eight letters that end a session's id, those that are not its milliseconds."""
 APPEND_EVENTS: Final = 500
 APPEND_BYTES: Final = 4 * 1024 * 1024
 AGENTS_PATTERN: Final = "subagents/**/agent-*.jsonl"
@@ -41,8 +43,8 @@ EXPORT_START: Final = b'{"muse_export":'
 
 _TYPE_OF: Final = {kind.body: name for name, kind in KINDS.items()}
 
-KeyOf = Callable[[str, bytes], bytes]
-"""A key of 32 bytes for what is named so, or for this content."""
+Secret = Callable[[str, bytes], bytes]
+"""32 bytes for what is named so, or for this content: the same ones again (a view), or drawn (a session)."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -54,7 +56,8 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What `muse import` did with a file. `is_new` is False for one whose session is there already."""
+    """What `muse import` did with a file. `is_new` is False for one whose session is there already; `earlier` is a
+    session that was imported from this source before it changed."""
 
     file: str
     session: str
@@ -63,6 +66,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int = 0
     unreadable: int = 0
     is_new: bool = True
+    earlier: str = ""
 
 
 def is_export(path: Path) -> bool:
@@ -90,14 +94,14 @@ def open_view(path: Path, *, check: bool) -> Log | None:
         return None
     place = MemoryPlace("")
 
-    def key_of(name: str, content: bytes) -> bytes:
+    def secret(name: str, content: bytes) -> bytes:
         return sha256(b"muse-view\0" + name.encode() + b"\0" + (content or source.digest)).digest()
 
     log = MemoryLog(place, commands=COMMANDS)
-    made = READERS[source.format](source.files, _keep_in(log, key_of))
-    place.session = log.session = session_id(made, source.digest)
+    made = READERS[source.format](source.files, _keep_in(log, secret))
+    place.session = log.session = session_id(made)
     owned = log.hold()
-    for drafts in _batches(made, source.digest, key_of):
+    for drafts in _batches(made, secret):
         log.append(drafts, [], log.head().seq, owned.epoch)
     owned.release()
     return log
@@ -127,19 +131,26 @@ def _read(path: Path, name: str) -> SourceFile:
     return SourceFile(os.fsencode(name).decode("utf-8", "replace"), path.read_bytes())
 
 
-def _keep_in(log: Log, key_of: KeyOf) -> Keep:
+def _keep_in(log: Log, secret: Secret) -> Keep:
     def keep(content: bytes) -> BlobRef:
-        root, length = log.put_blob(content, key_of("blob", content or b"\0"))
+        root, length = log.put_blob(content, secret("blob", content or b"\0"))
         return BlobRef(root, length)
 
     return keep
 
 
-def session_id(made: Import, digest: bytes) -> str:
-    """The id of an imported session: of the moment at which the source begins, and of its content. The same source has
-    the same id, so that one that is kept is found again."""
-    moment = datetime.fromisoformat(made.events[0].time)
-    return _id_at(moment, [digest[at] for at in range(6)])
+def session_id(made: Import) -> str:
+    """The id of an imported session: of the moment at which the source begins, and of the id that it has in the source.
+    Nothing of its content is in it, which may be redacted later."""
+    about = _about(made)
+    named = sha256(f"{about.format_name} {about.source_session}".encode()).digest()
+    return _id_at(datetime.fromisoformat(made.events[0].time), named[:DRAWN_LETTERS])
+
+
+def _about(made: Import) -> LogImported:
+    about = made.events[0].body
+    assert isinstance(about, LogImported), "an import begins with what it is"
+    return about
 
 
 def _id_at(moment: datetime, drawn: Sequence[int]) -> str:
@@ -149,23 +160,22 @@ def _id_at(moment: datetime, drawn: Sequence[int]) -> str:
     return f"{moment:%Y%m%d-%H%M%S}-{tail}"
 
 
-def _draft(made: Made, seq: int, digest: bytes, key_of: KeyOf) -> Draft:
+def _draft(made: Made, seq: int, secret: Secret) -> Draft:
     name = _TYPE_OF[type(made.body)]
     data, plain = codec.canonical(made.body)
-    key = key_of(f"event {seq}", b"")
+    key = secret(f"event {seq}", b"")
     root = commitment.commit(plain, key)
-    id_ = sha256(b"muse-import-id\0" + digest + b"%d" % seq).hexdigest()[:32]
     return Draft(
-        id=id_, time=made.time, type=name, v=KINDS[name].version, agent=made.agent, cause=made.cause, body=data,
-        key=key, count=root.count, root=root.root,
+        id=secret(f"id {seq}", b"").hex()[:32], time=made.time, type=name, v=KINDS[name].version, agent=made.agent,
+        cause=made.cause, body=data, key=key, count=root.count, root=root.root,
     )  # fmt: skip
 
 
-def _batches(made: Import, digest: bytes, key_of: KeyOf) -> Iterator[list[Draft]]:
+def _batches(made: Import, secret: Secret) -> Iterator[list[Draft]]:
     batch: list[Draft] = []
     size = 0
     for seq, one in enumerate(made.events, 1):
-        draft = _draft(one, seq, digest, key_of)
+        draft = _draft(one, seq, secret)
         batch.append(draft)
         size += len(draft.body)
         if len(batch) == APPEND_EVENTS or size >= APPEND_BYTES:
@@ -182,7 +192,7 @@ def import_session(
     path: Path, *, name: str = "", again: bool = False, progress: Callable[[int], None] | None = None
 ) -> Imported:
     """Keep a foreign session as one of our own, closed and frozen. One that is there already is not made again, unless
-    `again`. Raises UsageError for a file of another kind."""
+    `again`; one whose file has changed since is. Raises UsageError for a file of another kind."""
     try:
         source = find(path)
     except OSError as error:
@@ -191,16 +201,18 @@ def import_session(
         hint = "muse import takes session files of Claude Code and Codex (docs/imports.md)"
         raise UsageError(f"{path} is no session file of an agent that is known here", hint=hint)
     measured = READERS[source.format](source.files, lambda content: BlobRef("0" * 64, len(content)))
-    session = _free_id(session_id(measured, source.digest), measured, again=again)
-    about = measured.events[0].body
-    assert isinstance(about, LogImported), "an import begins with what it is"
+    named = session_id(measured)
+    about = _about(measured)
     done = Imported(
-        file=str(path), session=session, format=source.format, events=len(measured.events),
+        file=str(path), session=named, format=source.format, events=len(measured.events),
         unknown=sum(one.count for one in about.unknown), unreadable=about.unreadable,
     )  # fmt: skip
+    if not again and (there := _there_already(measured, named)):
+        return msgspec.structs.replace(done, session=there, is_new=False)
+    session = _free_id(named, measured)
+    earlier = named if session != named and not again and places.session_path(named).exists() else ""
+    done = msgspec.structs.replace(done, session=session, earlier=earlier)
     final = places.session_path(session)
-    if final.exists():
-        return msgspec.structs.replace(done, is_new=False)
     draft = final.with_name(f".{session}.{secrets.token_hex(4)}.importing")
     try:
         _write(draft, session, source, name, progress)
@@ -217,28 +229,51 @@ def import_session(
     return done
 
 
-def _free_id(session: str, made: Import, *, again: bool) -> str:
-    """The id to keep a session under: its own, another one of the same moment when it is to be kept `again`, and one of
-    now where the source claims to be of the future, so that sessions made later still sort after it."""
+def _there_already(made: Import, named: str) -> str:
+    """The session that was imported from the same bytes, "" for none. Sessions of one moment are looked at; where what
+    would tell was taken out, the same id counts as the same file."""
+    wanted = [one.body.sha256 for one in made.events if isinstance(one.body, LogImported)]
+    for path in sorted(places.session_path(named).parent.glob(f"{named[:-DRAWN_LETTERS]}*{places.SUFFIX}")):
+        with suppress(MuseError):
+            found = _digests(path)
+            if found == wanted or (not all(found) and path.stem == named):
+                return path.stem
+    return ""
+
+
+def _digests(path: Path) -> list[str]:
+    """The digests of the files that a session was imported from, "" for each that was taken out."""
+    found = []
+    with closing(places.open_log(path, check=False)) as log:
+        for seq, header in log.headers():
+            if b'"type":"log.imported"' in header:
+                event = places.event_at(log, seq)
+                found.append(getattr(event.body, "sha256", "") if event is not None else "")
+    return found
+
+
+def _free_id(session: str, made: Import) -> str:
+    """The id to keep a session under: its own, another one of the same moment where that is taken, and one of now where
+    the source claims to be of the future, so that sessions made later still sort after it."""
     moment = datetime.fromisoformat(made.events[0].time)
     if moment > datetime.now(UTC):
         return places.new_session_id()
-    while again and places.session_path(session).exists():
-        session = _id_at(moment, list(secrets.token_bytes(6)))
+    while places.session_path(session).exists():
+        session = _id_at(moment, secrets.token_bytes(DRAWN_LETTERS))
     return session
 
 
 def _write(draft: Path, session: str, source: Source, name: str, progress: Callable[[int], None] | None) -> None:
     from muse.log.sqlite import SqliteLog
 
-    def key_of(_name: str, _content: bytes) -> bytes:
+    def secret(_name: str, _content: bytes) -> bytes:
         return secrets.token_bytes(commitment.KEY_BYTES)
 
     log = SqliteLog.create(draft, session, commands=COMMANDS)
     try:
         owned = log.hold()
-        made = _named(READERS[source.format](source.files, _keep_in(log, key_of)), name)
-        for drafts in _batches(made, source.digest, key_of):
+        made = _named(READERS[source.format](source.files, _keep_in(log, secret)), name)
+        for drafts in _batches(made, secret):
             log.append(drafts, [], log.head().seq, owned.epoch)
             if progress is not None:
                 progress(log.head().seq)

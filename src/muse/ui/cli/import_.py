@@ -38,6 +38,8 @@ def _file(path: Path, name: str, force: bool, out: Answers, as_json: bool) -> in
     done = _import(path, name, force)
     if done.is_new:
         _say(done, out, as_json)
+        if done.earlier:
+            note(f"an earlier state of it is session {done.earlier}; both are kept")
         return 0
     _say(done, out, as_json)
     note(f"muse: {tilde(str(path))} was imported already: session {done.session}")
