@@ -122,5 +122,8 @@ def test_reading_backwards_finds_the_same_as_reading_forwards(log: SqliteLog) ->
     for before in (1, 2, 7, len(events) + 1):
         expected = [one.seq for one in events if one.seq < before and isinstance(one.body, ModelRequested)]
         assert [one.seq for one in backwards(log, before, ("model.requested",), "main")] == expected[::-1]
+    assert [one.seq for one in backwards(log, 9, ("model.requested", "tool.started"), after=4)] == [
+        one.seq for one in reversed(events) if 4 < one.seq < 9 and one.type in ("model.requested", "tool.started")
+    ]
     assert last_of(log, "main") == len(events)
     assert last_of(log, "main.3") == 0

@@ -30,9 +30,9 @@ class Told:
     def event(self, seq: int) -> Event | None:
         return self.events.get(seq)
 
-    def earlier(self, before: int, types: tuple[str, ...]) -> Iterator[Event]:
-        return iter(sorted((one for one in self.events.values() if one.seq < before and one.type in types),
-                           key=lambda one: -one.seq))  # fmt: skip
+    def earlier(self, before: int, types: tuple[str, ...], after: int = 0) -> Iterator[Event]:
+        found = (one for one in self.events.values() if after < one.seq < before and one.type in types)
+        return iter(sorted(found, key=lambda one: -one.seq))
 
 
 def story(*told: tuple[str, int, msgspec.Struct]) -> Told:
@@ -111,6 +111,26 @@ def test_what_was_cancelled_leads_to_who_cancelled_it_and_why() -> None:
         assert chain.steps[1].notes == ("because: too slow",)
         assert (chain.end, chain.words) == ("person", "given by ada on /dev/pts/3")
     assert path(asked(FLEET, 17))[:2] == [("", 17), ("the result of", 16)]
+
+
+def test_a_prompt_instead_of_the_running_turn_is_what_ended_it() -> None:
+    told = story(
+        ("main", 0, started("main/2")),
+        ("main", 0, kinds.UserPrompted(text="rather this", delivery="replace", origin=ADA)),
+        ("main", 1, kinds.ToolFinished(call="main/2", attempt=1, status="cancelled")),
+    )
+    chain = asked(told, 3)
+    assert path(chain) == [("", 3), ("cancelled by", 2)]
+    assert [(one.relation, one.row.seq) for one in chain.steps[0].rests] == [("of", 1)]
+
+
+def test_a_cancel_of_before_the_call_is_not_what_ended_it() -> None:
+    told = story(
+        ("main", 0, kinds.CancelRequested(target="turn", origin=ADA)),
+        ("main", 0, started("main/2")),
+        ("main", 2, kinds.ToolFinished(call="main/2", attempt=1, status="cancelled")),
+    )
+    assert path(asked(told, 3)) == [("", 3), ("the result of", 2)]
 
 
 def test_an_approval_says_why_it_was_asked_and_what_for() -> None:

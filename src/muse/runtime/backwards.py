@@ -12,27 +12,28 @@ from muse.log.protocol import PAGE_EVENTS, Log, Stored
 FIRST_WINDOW_EVENTS: Final = 64
 
 
-def backwards(log: Log, before: int, types: tuple[str, ...], agent: str = "") -> Iterator[Stored]:
-    """The events of these types (of one agent, if it is given) before event `before`, newest first."""
-    end, width = before, FIRST_WINDOW_EVENTS
-    while end > 1:
-        start = max(end - width, 1)
-        window = [one for one in log.read(after=start - 1, before=end) if is_of(one, types, agent)]
-        yield from reversed(window)
-        end, width = start, min(width * 2, PAGE_EVENTS)
+def backwards(log: Log, before: int, types: tuple[str, ...], agent: str = "", after: int = 0) -> Iterator[Stored]:
+    """The events of these types (of one agent, if given) before event `before` and after `after`, newest first."""
+    for window in _windows(log, before, after):
+        yield from (one for one in reversed(window) if is_of(one, types, agent))
 
 
 def last_of(log: Log, agent: str) -> int:
     """The seq of the agent's last event, 0 when it has none."""
-    end = log.head().seq + 1
-    width = FIRST_WINDOW_EVENTS
-    while end > 1:
-        start = max(end - width, 1)
-        lanes = [(codec.parse_header(one.header).agent, one.seq) for one in log.read(after=start - 1, before=end)]
-        if found := [seq for lane, seq in lanes if lane == agent]:
-            return found[-1]
-        end, width = start, min(width * 2, PAGE_EVENTS)
+    for window in _windows(log, log.head().seq + 1):
+        for one in reversed(window):
+            if codec.parse_header(one.header).agent == agent:
+                return one.seq
     return 0
+
+
+def _windows(log: Log, before: int, after: int = 0) -> Iterator[list[Stored]]:
+    """The events in between, the newest window first, each in the order of the log."""
+    end, width = before, FIRST_WINDOW_EVENTS
+    while end > after + 1:
+        start = max(end - width, after + 1)
+        yield list(log.read(after=start - 1, before=end))
+        end, width = start, min(width * 2, PAGE_EVENTS)
 
 
 def is_of(stored: Stored, types: tuple[str, ...], agent: str = "") -> bool:

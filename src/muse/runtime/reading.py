@@ -124,13 +124,13 @@ class Reading:
         """A blob in chunks. Raises `Damaged` or, for a hidden one, `Incomplete`."""
         return self._log.stream_blob(root)
 
-    def earlier(self, before: int, types: tuple[str, ...]) -> Iterator[Event]:
-        """Events of these types before event `before`, newest first."""
+    def earlier(self, before: int, types: tuple[str, ...], after: int = 0) -> Iterator[Event]:
+        """Events of these types before event `before` and after event `after`, newest first."""
         from muse.runtime.backwards import backwards
 
         if self._damage is not None and before > self._damage.seq:
             self._require_whole()
-        return map(_decoded, backwards(self._log, before, types))
+        return map(_decoded, backwards(self._log, before, types, after=after))
 
     def last_of(self, agent: str) -> int:
         """The seq of the agent's last event, 0 when it has none."""

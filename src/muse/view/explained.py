@@ -36,8 +36,8 @@ class Look(Protocol):
         """The event of this number, None where the log has none."""
         ...
 
-    def earlier(self, before: int, types: tuple[str, ...]) -> Iterator[Event]:
-        """Events of these types before event `before`, newest first."""
+    def earlier(self, before: int, types: tuple[str, ...], after: int = 0) -> Iterator[Event]:
+        """Events of these types before event `before` and after event `after`, newest first."""
         ...
 
 
@@ -293,11 +293,12 @@ def _number(call: str) -> int:
 
 
 def _cancel(event: Event, call: str, since: int, look: Look) -> int:
-    """The newest cancel after `since` that meant this call, its agent or one above it; 0 for none."""
-    for one in look.earlier(event.seq, ("cancel.requested",)):
-        if one.seq < since:
-            return 0
+    """The newest word after `since` that ended this call, its agent's turn, the agent or one above it; 0 for none. A
+    prompt that is given instead of the running turn is one."""
+    for one in look.earlier(event.seq, ("cancel.requested", "user.prompted"), since):
         body = one.body
+        if isinstance(body, kinds.UserPrompted) and body.delivery == "replace" and one.agent == event.agent:
+            return one.seq
         if not isinstance(body, kinds.CancelRequested):
             continue
         above = body.target == "tree" and event.agent.startswith(f"{one.agent}.")
@@ -365,7 +366,7 @@ def _spawned(event: Event, body: kinds.AgentSpawned, look: Look, known: Known) -
 
 def _ended(event: Event, body: Any, look: Look, known: Known) -> Found:
     """An agent or a session that came to its end."""
-    if body.outcome == "cancelled" and (cancel := _cancel(event, "", 1, look)):
+    if body.outcome == "cancelled" and (cancel := _cancel(event, "", 0, look)):
         return Found(cause=Link("cancelled by", cancel))
     return _by_header(event, "after")
 
