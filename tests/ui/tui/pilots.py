@@ -7,7 +7,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from muse import app
-from muse.ui.cli.address import resolve
+from muse.ui.cli.address import Place, parse
 from muse.ui.tui.opening import ReplayApp, opened
 from muse.ui.tui.screen import ReplayScreen
 from muse.view.filters import Filter
@@ -80,13 +80,14 @@ class Reader:
 
 def reads(
     path: Path, story: Callable[[Reader], Awaitable[None]], *, seq: int = 0, size: tuple[int, int] = (100, 30),
-    wanted: Filter | None = None,
+    wanted: Filter | None = None, opens: Callable[[], app.Reading] | None = None,
 ) -> int | None:  # fmt: skip
-    """Open the session in this file, let the story happen, and leave. The exit code, None if the story did not end."""
+    """Open the session in this file (or that reading), let the story happen, and leave. The exit code, None if the
+    story did not end."""
 
     async def run() -> int | None:
-        place = resolve(f"{path}@{seq}" if seq else str(path))
-        with app.read_session(place.path, check=False) as reading:
+        place = Place(parse(f"{path}@{seq}" if seq else str(path), lambda name: name == str(path)), path)
+        with opens() if opens else app.read_session(path, check=False) as reading:
             shown = ReplayApp(opened(place, reading, wanted=wanted or Filter()))
             async with shown.run_test(size=size) as pilot:
                 reader = Reader(pilot)
