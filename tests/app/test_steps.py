@@ -13,7 +13,7 @@ import pytest
 from bench import sessions
 from bench.fleet import SETTINGS
 from muse.app.places import read_session
-from muse.app.steps import Steps
+from muse.app.steps import Steps, pattern
 from muse.errors import Damaged
 from muse.event.codec import parse
 from muse.event.commitment import disclose, encode_disclosed
@@ -124,6 +124,8 @@ def test_a_blob_that_is_damaged_is_named_in_the_detail(log: Path) -> None:
     assert line.look == "bad"
     assert line.text.startswith("damaged: ")
     assert steps.detail(seq).summary == steps.row(seq).summary
+    assert steps.find(pattern("bad luck"), 0, budget_seconds=60.0).end, "a search goes on beyond it"
+    assert (steps.damage, steps.head) == (None, EVENTS)
     steps.close()
 
 

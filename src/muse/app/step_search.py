@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from muse.errors import UsageError
+from muse.errors import Damaged, UsageError
 from muse.event import kinds
 from muse.event.content import BlobRef
 from muse.event.envelope import Event
@@ -30,6 +30,7 @@ OVERLAP_CHARACTERS: Final = 1_024
 """An expression sees longer lines in parts that overlap: some expressions take the square of a line's length."""
 PROBE_LENGTHS: Final = (8, 12, 16, 20, 24)
 PROBE_SECONDS_MAX: Final = 0.004
+BLOBS_KNOWN_MAX: Final = 100_000
 
 Contents = Callable[[BlobRef], bytes | None]
 
@@ -149,14 +150,32 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(one)
 
 
-def blobs_may_hold(wanted: Pattern, event: Event, contents: Contents) -> bool:
-    """Whether what an event shows of blobs may have the word."""
-    body = event.body
-    if isinstance(body, kinds.ModelResponded):
-        return False  # the raw response is not shown
-    if not isinstance(body, kinds.FilesChanged):
-        return True
-    return any(_may_be_in_blob(wanted, ref, contents) for ref in _sides(body))
+class Blobs:
+    """Which blobs may have the word of a pattern. What one holds never changes, so each is looked at once."""
+
+    def __init__(self, wanted: Pattern, contents: Contents) -> None:
+        self.wanted = wanted
+        self._contents = contents
+        self._known: dict[str, bool] = {}
+
+    def may_be_shown_in(self, event: Event) -> bool:
+        """Whether what the event shows of its blobs may have it."""
+        body = event.body
+        if isinstance(body, kinds.ModelResponded):
+            return False  # the raw response is not shown
+        return not isinstance(body, kinds.FilesChanged) or any(map(self._may_hold, _sides(body)))
+
+    def _may_hold(self, ref: BlobRef) -> bool:
+        known = self._known.get(ref.blob)
+        if known is None:
+            try:
+                data = self._contents(ref)
+            except Damaged:  # which is shown
+                return True
+            known = data is not None and self.wanted.may_be_in(data)
+            if len(self._known) < BLOBS_KNOWN_MAX:
+                self._known[ref.blob] = known
+        return known
 
 
 def _sides(body: kinds.FilesChanged) -> Iterable[BlobRef]:
@@ -164,8 +183,3 @@ def _sides(body: kinds.FilesChanged) -> Iterable[BlobRef]:
         for ref in (change.before, change.after):
             if ref is not None and ref.length <= DIFF_BYTES_MAX:
                 yield ref
-
-
-def _may_be_in_blob(wanted: Pattern, ref: BlobRef, contents: Contents) -> bool:
-    data = contents(ref)
-    return data is not None and wanted.may_be_in(data)

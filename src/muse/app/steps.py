@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from muse.app.step_log import SLICE_EVENTS, StepLog
+from muse.app.step_search import Blobs
 from muse.app.step_search import Pattern as Pattern
-from muse.app.step_search import blobs_may_hold
 from muse.app.step_search import pattern as pattern
 from muse.errors import Damaged
 from muse.event.envelope import Event, Redacted
@@ -59,6 +59,8 @@ class Steps(StepLog):
     The reading may be one whose chain was not checked (`read_session(…, check=False)`): the index follows it, and where
     it names damage, `damage` says so and `head` goes back to the last event before it.
     """
+
+    _blobs: Blobs | None = None
 
     # -- marks -------------------------------------------------------------------------------------------------------
 
@@ -224,11 +226,16 @@ class Steps(StepLog):
                     continue
                 if holds[seq] or self._call_may_hold(wanted, seq, holds):
                     found.append(decoded())
-                elif b'"blob":' in body and blobs_may_hold(wanted, event := decoded(), self._reading.content):
+                elif b'"blob":' in body and self._blobs_of(wanted).may_be_shown_in(event := decoded()):
                     found.append(event)
         except Damaged as error:
             self._is_damaged(error, max(holds, default=low - 1), high + 1)
         return found
+
+    def _blobs_of(self, wanted: Pattern) -> Blobs:
+        if self._blobs is None or self._blobs.wanted != wanted:
+            self._blobs = Blobs(wanted, self.content)
+        return self._blobs
 
     def _call_may_hold(self, wanted: Pattern, seq: int, holds: dict[int, bool]) -> bool:
         """Whether what was said of the event's call may hold the word. `holds` tells it of events, and is added to."""
