@@ -154,8 +154,9 @@ def submit(log: Log, body: msgspec.Struct, agent: str, *, cause: int = 0, client
     become placeholders.
 
     With `client_id` (any text) the same command from any process is one event: its seq is returned again. Raises
-    UsageError when that id stands for something else.
+    UsageError when that id stands for something else, or for a session that was imported: nobody will ever follow it.
     """
+    refuse_imported(log, body)
     body = known_secrets().masked(body)
     event_id = _event_id(client_id) if client_id else ""
     draft = seal(body, agent, cause, event_id=event_id)
@@ -167,6 +168,16 @@ def submit(log: Log, body: msgspec.Struct, agent: str, *, cause: int = 0, client
         if seq := _said_before(log, draft.id, body, agent):
             return seq
         raise
+
+
+def refuse_imported(log: Log, body: msgspec.Struct) -> None:
+    """Raises UsageError for words to a session that was imported; a note may be added."""
+    first = None if isinstance(body, NoteAdded) else event_at(log, 1)
+    if first is not None and first.type == "log.imported":
+        raise UsageError(
+            f"session {log.session} was imported: it is frozen, and nothing goes on in it",
+            hint="read it: muse replay, log, show, search, export",
+        )
 
 
 def command_with(log: Log, client_id: str) -> Event | None:

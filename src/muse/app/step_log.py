@@ -16,7 +16,7 @@ from muse.app.step_index import Index
 from muse.errors import Damaged, MuseError
 from muse.event.content import BlobRef
 from muse.event.envelope import Event
-from muse.event.kinds import COMMANDS
+from muse.event.kinds import COMMANDS, Aside, LogImported
 from muse.log.protocol import PAGE_EVENTS, Head
 from muse.runtime.reading import VERIFY_HINT, Reading
 from muse.runtime.session import Session
@@ -82,6 +82,7 @@ class StepLog:
         self._index = Index(reading.session)
         self._link: Head | None = None
         self._calls: dict[tuple[int, str], Call] = {}
+        self._beside: tuple[Aside, ...] | None = None
         self.session = reading.session
         self.damage: Damaged | None = reading.damage
         """Where the log is damaged: events from `damage.seq` on cannot be read. May become known later."""
@@ -280,7 +281,15 @@ class StepLog:
                 page.calls[call] = self._call(taught, call)
             learn(page, event)
             known = page.calls.get(call)
-            yield event, Context(calls={} if known is None else {call: known}, home=self._home)
+            calls = {} if known is None else {call: known}
+            yield event, Context(calls=calls, home=self._home, asides=self._asides())
+
+    def _asides(self) -> tuple[Aside, ...]:
+        """What the first event of an imported log says of events beside the conversation."""
+        if self._beside is None:
+            body = next((event.body for event in self._read(0, 2)), None)
+            self._beside = body.asides if isinstance(body, LogImported) else ()
+        return self._beside
 
     def _call(self, taught: int, call: str) -> Call:
         """What the event `taught` says that a call does."""

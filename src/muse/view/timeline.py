@@ -58,12 +58,11 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct):
-    """What earlier events said: call key → call. Grows by `learn` only. `home` is a folder to be shown as `~`. Of an
-    `imported` log a duration that is 0 was not recorded; `asides` are its events beside the conversation."""
+    """What earlier events said: call key → call. Grows by `learn` only. `home` is a folder to be shown as `~`; `asides`
+    are the events beside the conversation of an imported log."""
 
     calls: dict[str, Call] = {}
     home: str = ""
-    imported: bool = False
     asides: tuple[Aside, ...] = ()
 
 
@@ -84,7 +83,7 @@ def learn(context: Context, event: Event) -> None:
         case ApprovalRequested():
             context.calls.setdefault(body.call, Call(body.tool, headline(body.shown)))
         case LogImported():
-            context.imported, context.asides = True, context.asides + body.asides
+            context.asides += body.asides
         case _:
             pass
 
@@ -97,8 +96,8 @@ def row(event: Event, context: Context) -> Row:
     known = Call(brief(known.tool), headline(known.title))  # names are kept as they came
     said = _said(_at_home(event, context.home), known)
     duration = getattr(body, "duration_ms", None) if said.timed else None
-    if context.imported:
-        duration = duration or None
+    if not event.epoch:
+        duration = duration or None  # imported: what took no time was not timed
         said = _beside(event, context, said)
     return Row(
         seq=event.seq, time=event.time, agent=event.agent, type=event.type, kind=kind_of(event.type),
