@@ -182,6 +182,33 @@ def test_a_file_elsewhere_is_searched_without_an_index(home: Path, tmp_path: Pat
     assert ask(home, "log", found[0]["address"]).code == 0
 
 
+FOREIGN = (
+    {"type": "user", "uuid": "1", "parentUuid": None, "message": {"role": "user", "content": "a foreign culprit"}},
+    {"type": "assistant", "uuid": "2", "parentUuid": "1", "message": {"role": "assistant", "id": "m", "model": "x-1",
+     "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "hunt it"}}],
+     "usage": {"input_tokens": 5, "output_tokens": 7}}},
+    {"type": "user", "uuid": "3", "parentUuid": "2", "message": {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t", "content": "the culprit ran"}]}},
+)  # fmt: skip
+
+
+def foreign(folder: Path) -> Path:
+    """A session file of another agent's."""
+    path = folder / "0b7f8a52-1c7d-4b5e-9c3a-2f6d1e8a9b10.jsonl"
+    more = {"sessionId": path.stem, "timestamp": "2026-04-11T18:53:10.492Z", "version": "2.1.101", "cwd": "/x"}
+    path.write_text("".join(json.dumps(line | more) + "\n" for line in FOREIGN))
+    return path
+
+
+def test_a_session_file_of_another_agent_is_searched(home: Path, tmp_path: Path) -> None:
+    path = foreign(tmp_path)
+    found = hits(home, "culprit", str(path))
+    assert [(hit["kind"], hit["type"]) for hit in found] == [("output", "tool.finished"), ("prompt", "user.prompted")]
+    assert {hit["kind"] for hit in hits(home, "hunt it", str(path))} == {"command"}
+    assert ask(home, "show", found[0]["address"]).code == 0
+    assert addresses(home, "culprit", str(path), OLD, "-n", "1") == ["00aaaaaa@2"], "the newest of all comes first"
+
+
 # -- the index ---------------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +280,37 @@ def test_without_a_place_for_an_index_the_log_is_searched(own: Path) -> None:
     assert addresses(own, "-E", "^the culprit$") == ["00bbbbbb@3"]
     done = ask(own, "search", "culprit")
     assert "searched without an index" in done.err
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KiB where indexes are kept."""
+    place = tmp_path / "cache" / "search"
+    place.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs root and the right to mount, for a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_on_a_full_or_read_only_disk_a_search_answers(tmp_path: Path, small: Path) -> None:
+    lines = (NoteAdded(text=f"needle {number} {os.urandom(400).hex()}") for number in range(100))
+    told(tmp_path, *lines)
+    for how in ("full", "read-only"):
+        done = ask(tmp_path, "search", "-F", "needle 9", "-n", "0")
+        assert (done.code, done.out.count("«needle 9»")) == (0, 11), how
+        assert "1 session searched without an index" in done.err, how
+        subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+
+
+def test_an_index_is_read_where_it_cannot_be_written(tmp_path: Path, small: Path) -> None:
+    told(tmp_path, NoteAdded(text="needle"))
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
+    assert addresses(tmp_path, "needle") == ["00aaaaaa@2"]
+    subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+    done = ask(tmp_path, "search", "needle")
+    assert (done.code, done.err) == (0, "")
 
 
 def test_an_index_grows_with_a_session_that_is_being_written(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from muse.log.tables.gathering import gather
 from muse.log.tables.views import BY_NAME
 from tests.ui.asking import Answer, ask
 from tests.ui.driving import MUSE, OnTerminal, eventually
+from tests.ui.test_search import foreign
 from tests.ui.told import Telling, told
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
@@ -227,6 +228,17 @@ def test_all_sessions_one_session_or_a_file(home: Path) -> None:
     path = next(home.glob("sessions/*/*/*/*aaaa.muse"))
     assert values(home, query, str(path)) == [(OTHER, 2)]
     assert ask(home, "sql", query, "--all", OTHER).code == 2
+
+
+def test_a_session_file_of_another_agent_is_asked(home: Path, tmp_path: Path) -> None:
+    path = str(foreign(tmp_path))
+    assert values(home, "SELECT tool, command, status, output FROM calls", path) == [
+        ("Bash", "hunt it", "ok", "the culprit ran")
+    ]
+    assert values(home, "SELECT agent, model, requests, input, output FROM costs", path) == [("main", "x-1", 1, 5, 7)]
+    assert values(home, "SELECT model, outcome, requested FROM model_requests", path) == [("x-1", "responded", None)]
+    query = "SELECT source, program, workspace, outcome FROM sessions"
+    assert values(home, query, path) == [(Path(path).name, "claude-code 2.1.101", "/x", "imported")]
 
 
 def test_the_forms_of_an_answer(home: Path) -> None:

@@ -178,7 +178,7 @@ def _strings(value: Any, name: str) -> Iterator[str]:
 _FIELDS: Final[dict[str, TextKind]] = {
     "text": "note", "task": "prompt", "why": "note", "reason": "note", "note": "note", "rule": "approval",
     "evidence": "note", "message": "error", "partial": "answer", "shown": "approval", "command": "command",
-    "path": "path", "source": "path", "model": "name",
+    "path": "path", "source": "path", "model": "name", "name": "name",
 }  # fmt: skip
 _TEXT: Final[dict[type, TextKind]] = {
     kinds.UserPrompted: "prompt", kinds.AgentSteered: "prompt", kinds.QuestionAnswered: "prompt",
@@ -219,5 +219,5 @@ def _left(body: Redacted) -> Iterator[tuple[TextKind, str]]:
             found.setdefault(leaf.path, []).append(leaf.text.decode(errors="replace"))
     for path, parts in found.items():
         key = next((step for step in reversed(steps(path)) if isinstance(step, str)), "")
-        if key in (*_FIELDS, *_LISTS, "args", "name"):
+        if key in (*_FIELDS, *_LISTS, "args"):
             yield "other", "\n".join(parts)

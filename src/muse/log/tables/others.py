@@ -31,11 +31,18 @@ class Sessions:
             case "session.forked":
                 row["parent"] = fact.text("parent")
             case "log.imported":
-                row["source"] = fact.text("source")
+                self._imported(fact)
             case "note.added" | "head.signed" | "log.redacted" | "log.recovered":
                 pass
             case _:
                 row |= {"outcome": "", "reason": None}
+
+    def _imported(self, fact: Fact) -> None:
+        """The first one is of the session itself; others are of files that belong to it."""
+        if "source" not in self._row:
+            self._row |= {
+                name: fact.text(name) for name in ("source", "program", "workspace", "name", "model", "branch")
+            }
 
     def _opened(self, fact: Fact) -> None:
         row, settings, git = self._row, fact.part("settings"), fact.part("git")
@@ -160,26 +167,30 @@ class Costs:
 
     def __init__(self, used: Collection[str], contents: Contents) -> None:
         self._rows: dict[tuple[str, str, str], Row] = {}
-        self._of_call: dict[str, tuple[str, str, str]] = {}
+        self._of_call: dict[str, Row] = {}
 
     def take(self, fact: Fact) -> None:
         """See `Gatherer`."""
         call = fact.text("call")
         if fact.type == "model.requested":
-            key = (call.rpartition("/")[0], fact.text("provider"), fact.text("model"))
-            self._of_call[call] = key
-            blank: Row = dict.fromkeys((*TOKENS, "requests", "failed", "duration_ms"), 0)
-            blank |= {"agent": key[0], "provider": key[1], "model": key[2]}
-            self._rows.setdefault(key, blank)["requests"] += 1
+            self._of_call[call] = self._requested(call, fact)
             return
-        row = self._rows.get(self._of_call.get(call, ("", "", "")))
-        if row is None:
-            return
+        row = self._of_call.get(call)
+        if row is None:  # an imported session: requests were not recorded
+            row = self._requested(call, fact)
         row["duration_ms"] += fact.number("duration_ms") or 0
         if fact.type == "model.failed":
             row["failed"] += 1
         for name, number in tokens(fact).items():
             row[name] += number
+
+    def _requested(self, call: str, fact: Fact) -> Row:
+        """The row that a request counts for, with it counted."""
+        key = (call.rpartition("/")[0], fact.text("provider"), fact.text("model"))
+        blank: Row = dict.fromkeys((*TOKENS, "requests", "failed", "duration_ms"), 0)
+        row = self._rows.setdefault(key, blank | {"agent": key[0], "provider": key[1], "model": key[2]})
+        row["requests"] += 1
+        return row
 
     def rows(self) -> Iterable[Row]:
         """See `Gatherer`."""

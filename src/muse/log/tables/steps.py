@@ -142,6 +142,7 @@ class ModelRequests:
             row["http_status"] = fact.number("status")
             return
         row |= {"outcome": "responded", "stop": fact.text("stop"), **tokens(fact)}
+        row.setdefault("model", fact.text("model"))  # of an imported session requests were not recorded
         blocks = fact.parts("blocks")
         row["tool_uses"] = sum(block.get("kind") == "tool_use" for block in blocks)
         if "text" in self._used:

@@ -55,7 +55,8 @@ VIEWS: Final = (
         "openings int: how often an owner opened it", "crashes int: openings after an owner that did not close",
         "outcome: done, failed, cancelled, provider, unanswered, budget; empty while it goes on",
         "reason: what the closing says", "parent: the session it was forked from",
-        "source: the file it was imported from", "muse: the version that opened it last",
+        "source: the file it was imported from", "program: what wrote that file",
+        "muse: the version that opened it last",
     ),
     _view(
         "events", "One row an event.", _SESSION, "seq int: its number", _ADDRESS, "time: when it was recorded",

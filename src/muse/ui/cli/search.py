@@ -29,6 +29,8 @@ COUNTED_MAX: Final = 1_000
 """So many more hits are counted when there are more than are shown."""
 QUIET_SECONDS: Final = 0.5
 """An index that is made faster is not talked about."""
+ROW_COLUMNS: Final = 120
+"""So much of an event's row is shown where lines have no end; the snippet is what was asked for."""
 HANG: Final = 4
 _BOLD: Final = "1"
 _DIM: Final = "2"
@@ -128,8 +130,8 @@ def _say(hit: Hit, number: int, out: Answers, *, as_json: bool) -> None:
     address = address_of(hit)
     where = f"{hit.time[:16].replace('T', ' ')}  {hit.agent}  "
     what = f"{hit.row.mark} {hit.row.label} {hit.row.summary}".rstrip()
-    if out.width is not None:
-        what = fit(what, max(out.width - columns(address) - columns(where) - 2, HANG))
+    room = ROW_COLUMNS if out.width is None else max(out.width - columns(address) - columns(where) - 2, HANG)
+    what = fit(what, room)
     out.line(f"{address}  {paint(where, _DIM, out.colour)}{what}".rstrip())
     out.line(f"{' ' * HANG}{paint(f'{hit.kind}: ', _DIM, out.colour)}{_marked(hit, out)}")
 
