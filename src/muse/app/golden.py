@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 
 from muse.app.models import rules
-from muse.app.places import open_log
-from muse.app.verifying import is_export
+from muse.app.places import events, open_log
 from muse.config import Permissions, project_file
 from muse.errors import ConfigError, UsageError
 from muse.event.content import PermissionRules, ToolSpec
 from muse.event.kinds import SessionOpened
 
 if TYPE_CHECKING:
-    from muse.runtime.check.exported import ExportedLog
+    from muse.log.protocol import Head, Log
     from muse.runtime.check.report import Report
     from muse.runtime.check.substitute import Offer
 
@@ -170,15 +169,17 @@ def _tools() -> tuple[ToolSpec, ...]:
 def keep(path: Path, report: "Report", folder: Path, *, force: bool) -> Kept:
     """Keep the session in a file, of which this is the (good) report, as a fixture below `folder`. Raises UsageError
     where another one of its name is there and `force` is not given."""
-    data, log = _exported(path)
-    opened = next((event.body for event in log.decoded() if isinstance(event.body, SessionOpened)), None)
-    if opened is None or report.divergence is not None:
-        raise UsageError("only a session that is derived again can be kept", hint="muse replay --verify SESSION")
-    name = opened.name or log.session
+    with closing(open_log(path)) as log:
+        opened = next((event.body for event in events(log) if isinstance(event.body, SessionOpened)), None)
+        if opened is None or not report.decisions or report.divergence is not None:
+            raise UsageError("only a session that is derived again can be kept", hint="muse replay --verify SESSION")
+        session, head = log.session, log.head()
+    data = _exported(path)
+    name = opened.name or session
     target = folder / name
     if len(name) > NAME_CHARACTERS_MAX or target.parent != folder or name.startswith("."):
         raise UsageError(f"a session named {name!r} makes no folder", hint="start it with another --name")
-    manifest = _written(_manifest(log, opened, report))
+    manifest = _written(_manifest(session, head, opened, report))
     before = _texts(target)
     if before == (manifest, data):
         return Kept(target, "same")
@@ -196,19 +197,17 @@ def keep(path: Path, report: "Report", folder: Path, *, force: bool) -> Kept:
     return Kept(target, "made" if before == ("", b"") else "replaced", difference[2:])
 
 
-def _exported(path: Path) -> tuple[bytes, "ExportedLog"]:
+def _exported(path: Path) -> bytes:
+    """The session in a file as an export; of an export, its own bytes."""
+    from muse.app.foreign import is_export
     from muse.log.export import write_export
-    from muse.runtime.check.exported import ExportedLog
 
-    if path.is_file() and is_export(path):
-        return path.read_bytes(), ExportedLog.open(path)
+    if is_export(path):
+        return path.read_bytes()
     written = io.BytesIO()
     with closing(open_log(path)) as log:
         write_export(log, written.write)
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder, EXPORT)
-        copy.write_bytes(written.getvalue())
-        return written.getvalue(), ExportedLog.open(copy)
+    return written.getvalue()
 
 
 def _texts(target: Path) -> tuple[str, bytes]:
@@ -218,10 +217,10 @@ def _texts(target: Path) -> tuple[str, bytes]:
         return "", b""
 
 
-def _manifest(log: "ExportedLog", opened: SessionOpened, report: "Report") -> Manifest:
-    head, settings = log.head(), opened.settings
+def _manifest(session_id: str, head: "Head", opened: SessionOpened, report: "Report") -> Manifest:
+    settings = opened.settings
     session = Told(
-        id=log.session, events=head.seq, head=head.hash.hex(), muse=opened.host.muse, rules=opened.rules,
+        id=session_id, events=head.seq, head=head.hash.hex(), muse=opened.host.muse, rules=opened.rules,
         model=f"{settings.provider}/{settings.model}", mode=settings.mode, workspace=opened.workspace,
         decisions=sum(report.decisions.values()), requests=report.requests,
     )  # fmt: skip
@@ -285,9 +284,11 @@ def read_fixture(folder: Path) -> Fixture:
 
 def check(fixture: Fixture, what: Check, workspace: Path) -> str:
     """What is wrong with one aspect of a fixture, as lines for a person; "" if nothing is."""
-    from muse.runtime.check.exported import ExportedLog
+    with closing(open_log(fixture.folder / EXPORT)) as log:
+        return _checked(log, fixture, what, workspace)
 
-    log = ExportedLog.open(fixture.folder / EXPORT)
+
+def _checked(log: "Log", fixture: Fixture, what: Check, workspace: Path) -> str:
     head, said = log.head(), fixture.manifest.session
     if (said.id, said.events, said.head) != (log.session, head.seq, head.hash.hex()):
         return f"{EXPORT} is not the session that {MANIFEST} names: make the fixture again"
@@ -296,7 +297,7 @@ def check(fixture: Fixture, what: Check, workspace: Path) -> str:
     return _substituted(log, fixture.manifest, what, workspace)
 
 
-def _decisions(log: "ExportedLog", manifest: Manifest) -> str:
+def _decisions(log: "Log", manifest: Manifest) -> str:
     from muse.runtime.check.offline import offline
     from muse.runtime.check.walk import verify_story
 
@@ -314,7 +315,7 @@ def _decisions(log: "ExportedLog", manifest: Manifest) -> str:
     return ""
 
 
-def _substituted(log: "ExportedLog", manifest: Manifest, what: Check, workspace: Path) -> str:
+def _substituted(log: "Log", manifest: Manifest, what: Check, workspace: Path) -> str:
     from muse.runtime.check.substitute import Offer, differences
 
     given, tools = manifest.project, manifest.tools

@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from muse import app
 from muse.errors import InvalidEvent
 from muse.event import codec
 from muse.event.content import BlobRef
 from muse.event.envelope import Event
-from muse.log.protocol import Stored
-from muse.runtime.check.exported import ExportedLog
+from muse.log.protocol import Log, Stored
 
 OTHER_AGENT = "main.1"
 NAMES = ("request", "approval", "command")
@@ -37,9 +37,9 @@ class Recorded:
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
-        self.log = ExportedLog.open(path)
-        self.events = list(self.log.decoded())
-        self._stored = dict(zip(map(id, self.events), self.log.events, strict=True))
+        self.log = app.open_log(path)
+        self.events = list(app.events(self.log))
+        self._stored = dict(zip(map(id, self.events), self.log.read(), strict=True))
 
     def told(self, events: list[Event]) -> "Told":
         """A log of these events, with the blobs of this session."""
@@ -64,7 +64,7 @@ class Recorded:
 class Told:
     """What a verification reads of a log."""
 
-    def __init__(self, log: ExportedLog, events: list[Stored]) -> None:
+    def __init__(self, log: Log, events: list[Stored]) -> None:
         self.session, self.events = log.session, events
         self.get_blob, self.stream_blob = log.get_blob, log.stream_blob
 

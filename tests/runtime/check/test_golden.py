@@ -14,7 +14,6 @@ from muse.app import golden
 from muse.app.golden import check, read_fixture
 from muse.errors import UsageError
 from muse.event.content import ToolSpec
-from muse.runtime.check.exported import ExportedLog
 from muse.runtime.check.substitute import differences
 from muse.ui.cli import cli
 
@@ -104,7 +103,7 @@ def test_other_tools_are_a_diff_of_description_and_schema(project: Path) -> None
         return msgspec.structs.replace(spec, description="Find files.", schema='{"type":"object"}')
 
     tools = (*(another(spec) for spec in then.tools if spec.name != "stop"),)
-    log = ExportedLog.open(RECORDED / "anthropic.jsonl")
+    log = app.open_log(RECORDED / "anthropic.jsonl")
     found = differences(log, app.rules(), then, msgspec.structs.replace(then, tools=tools))
     texts = {one.lines[0].split()[2]: one.lines for one in found}
     assert {one.aspect for one in found} == {"tools"}
