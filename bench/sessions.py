@@ -38,7 +38,9 @@ TOOLS = tuple(
     for name, writes in (("read", False), ("shell", True), ("edit", True))
 )
 BATCH = 2_000
-FILES = 100
+FILES = (20, 5_000)
+"""At least and at most so many files are edited; between them one for every EVENTS_A_FILE events."""
+EVENTS_A_FILE = 50
 CALLS_A_TURN = 40
 APPROVAL_EVERY, ERROR_EVERY, FAILURE_EVERY = 9, 11, 53
 PERSON = Origin(pid=1, terminal="/dev/pts/1", user="ada")
@@ -50,10 +52,10 @@ _OUTPUT = "".join(f"src/part_{n}/module.py:{n * 7}: in parse: token {n} expected
 Said = tuple[msgspec.Struct, str]
 
 
-def edits(log: SqliteLog) -> list[FileChange]:
-    """Changes of as many files, their contents in the log."""
+def edits(log: SqliteLog, count: int = 0) -> list[FileChange]:
+    """Changes of as many files as a log of `count` events has, their contents in it."""
     found = []
-    for number in range(FILES):
+    for number in range(min(max(count // EVENTS_A_FILE, FILES[0]), FILES[1])):
         before = "".join(f"line {line} of file {number}\n" for line in range(30))
         after = before.replace("line 15", "line fifteen")
         pair = log.put_blobs([(text.encode(), bytes(32)) for text in (before, after)])
@@ -127,7 +129,7 @@ def _block(use: int) -> Block:
     args = {
         "read": f'{{"path": "src/part_{use % 97}/module.py"}}',
         "shell": f'{{"command": "pytest -q tests/part_{use % 97} && git status"}}',
-        "edit": f'{{"path": "src/file_{use % FILES}.py", "old": "line 15", "new": "line fifteen"}}',
+        "edit": f'{{"path": "src/file_{use % FILES[0]}.py", "old": "line 15", "new": "line fifteen"}}',
     }[name]
     return Block(kind="tool_use", id=f"use_{use}", name=name, args=args)
 
@@ -149,7 +151,7 @@ def _use(events: list[msgspec.Struct], lane: str, key: int, use: int, changes: S
         )
     )
     if block.name == "edit":
-        events.append(FilesChanged(changes=(changes[use % FILES],), calls=(name,), tree=f"{use:040x}"))
+        events.append(FilesChanged(changes=(changes[use % len(changes)],), calls=(name,), tree=f"{use:040x}"))
     is_bad = use % ERROR_EVERY == 0
     events.append(
         ToolFinished(
@@ -168,7 +170,7 @@ def make(path: Path, count: int) -> None:
     """A log of `count` events, closed."""
     with SqliteLog.create(path, "s", commands=COMMANDS) as log:
         ownership = claim(log, SETTINGS, str(path.parent), lambda _epoch: TOOLS)
-        told = story(edits(log))
+        told = story(edits(log, count))
         head, middle = 1, count // 2
         while head < count - 1:
             if head == middle - 1:
