@@ -254,14 +254,14 @@ class _Session:
 
 
 def snippet(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """A part of the text around the first match, within its lines, and where in it matches stand."""
+    """A part of the text around the first of the matches, within its lines, and where in it matches stand, in order."""
     first, end = spans[0]
     line_begin = text.rfind("\n", 0, first) + 1
     line_end = text.find("\n", end)
     line_end = len(text) if line_end < 0 else line_end
     begin = line_begin if first - line_begin <= SNIPPET_BEFORE else first - SNIPPET_BEFORE
     stop = min(line_end, begin + SNIPPET_CHARS)
-    inside = tuple((max(a, begin) - begin, min(b, stop) - begin) for a, b in spans if a < stop and b > begin)
+    inside = tuple((max(a, begin) - begin, min(b, stop) - begin) for a, b in sorted(spans) if a < stop and b > begin)
     return text[begin:stop], inside or ((0, 0),)
 
 

@@ -140,5 +140,7 @@ def test_what_is_shown_is_the_text_with_most_of_the_words() -> None:
     query = Query(words=("push", "origin"))
     assert query.spans(["push", "git PUSH origin push", "origin"]) == (1, [(4, 8), (9, 15), (16, 20)])
     assert query.spans(["push", "origin"]) == (0, [(0, 4)])
+    far = "push\n" + "-" * 200 + "\ngit push the origin"
+    assert query.spans([far]) == (0, [(210, 214), (0, 4), (219, 225)])
     assert query.spans(["push"]) is None
     assert Query(words=("Push",), exact=True).spans(["push"]) is None

@@ -19,7 +19,9 @@ GRAM: Final = 3
 GRAMS_MAX: Final = 64
 """So many of a query are looked up; the text itself decides."""
 SPANS_MAX: Final = 20
-"""So many matches are marked in a snippet."""
+"""So many places of a word are looked at."""
+NEAR_CHARS: Final = 120
+"""Words that stand so near are shown together."""
 
 _ALIKE: Final = (
     "\u0131i", "\u017fs", "\u00b5\u03bc", "\u03c2\u03c3", "\u03d0\u03b2", "\u03d1\u03b8", "\u03d5\u03c6", 
@@ -68,7 +70,7 @@ class Query(msgspec.Struct, frozen=True):
         return fold(max(self.words, key=len)) if self.words and not self.grams[0] else ""
 
     def spans(self, texts: Sequence[str]) -> tuple[int, list[tuple[int, int]]] | None:
-        """Which of the texts to show and where matches stand in it, from the first on; None when the event is not
+        """Which of the texts to show and where matches stand in it, first the one to show; None when the event is not
         meant."""
         if self.patterns:
             return self._match(texts)
@@ -130,20 +132,29 @@ def some(grams: Iterable[str]) -> list[str]:
 
 
 def _places(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
-    """Where words stand, from the first place at which one does; those that overlap are joined."""
-    found: list[tuple[int, int]] = []
-    for word in words:
+    """Where words stand, each span once and those that overlap joined; first the one behind which most of the words
+    come soon, then the others in order."""
+    found: list[tuple[int, int, int]] = []
+    for number, word in enumerate(words):
         at = text.find(word)
-        while at >= 0 and len(found) < SPANS_MAX * len(words):
-            found.append((at, at + len(word)))
+        for _ in range(SPANS_MAX):
+            if at < 0:
+                break
+            found.append((at, at + len(word), number))
             at = text.find(word, at + len(word))
+    found.sort()
     joined: list[tuple[int, int]] = []
-    for begin, end in sorted(found):
+    for begin, end, _ in found:
         if joined and begin <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
             joined.append((begin, end))
-    return joined[:SPANS_MAX]
+
+    def soon(span: tuple[int, int]) -> int:
+        return len({number for begin, _, number in found if span[0] <= begin < span[0] + NEAR_CHARS})
+
+    best = max(joined, key=lambda span: (soon(span), -span[0]))
+    return [best, *(span for span in joined if span != best)]
 
 
 def _some_of(found: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
