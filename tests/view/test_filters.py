@@ -143,6 +143,22 @@ def test_a_line_of_filters_means_these_events(story: list[Event], text: str, seq
     assert meant(story, parsed(text, NOW)) == seqs
 
 
+def test_the_part_of_an_output_that_the_model_did_not_get_is_searched_too() -> None:
+    body = ended("main/2", text="first\n[... 9 bytes left out ...]\nlast", output=BLOB)
+    past, one = Past(), event(body)
+    learn(past, one)
+    wanted = parsed("regex:^in.the.middle$", NOW)
+    assert wanted.matches(one, past, lambda ref: b"first\nin the middle\nlast")
+    assert not wanted.matches(one, past, lambda ref: None)
+
+
+@pytest.mark.parametrize("call", ["main/" + "9" * 5000, "main/\u0663", "main/", "", "main/-1"])
+def test_a_key_that_is_none_breaks_nothing(call: str) -> None:
+    past = Past()
+    for body in (responded(call, use("read", READ)), started(call, "read", READ), ended(call)):
+        learn(past, event(body))
+
+
 def test_no_filter_means_all(story: list[Event]) -> None:
     assert not parsed("  ", NOW)
     assert meant(story, Filter()) == list(range(1, len(story) + 1))

@@ -12,7 +12,8 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from muse.event import kinds
-from muse.event.content import Block, Origin
+from muse.event.calls import number_of
+from muse.event.content import Origin
 from muse.event.conversation import Answered, Resulted, Said
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import COMMANDS
@@ -23,8 +24,6 @@ SOURCES_MAX: Final = 8
 """So many rules are traced to where they come from."""
 REFUSED_WITHIN_EVENTS: Final = 32
 """So many events after a command are looked at for its refusal."""
-
-NUMBER_DIGITS_MAX: Final = 18
 
 End = Literal["person", "start", "imported", "recovered", "redacted", "outside", "unknown", "limit"]
 
@@ -264,32 +263,20 @@ def _intent(event: Event, call: str, look: Look) -> int:
 
 def _asked_for(event: Event, call: str, look: Look, known: Known) -> Found:
     """The response of the model that asked for a call: keys count on from that of the response."""
-    lane, _, number = call.rpartition("/")
-    if not number.isdecimal():
-        return Found()
+    lane, number = call.partition("/")[0], number_of(call)
     answers = known.answers(lane)
-    at = bisect_left(answers, int(number), key=lambda one: _number(one[1].call)) - 1
-    if at >= 0 and answers[at][1].seq < event.seq and _asks(answers[at][1].call, answers[at][1].blocks, int(number)):
+    at = bisect_left(answers, number, key=lambda one: number_of(one[1].call)) - 1
+    if at >= 0 and answers[at][1].seq < event.seq and _asks(answers[at][1], number):
         return Found(cause=Link("asked for by", answers[at][1].seq))
-    for one in look.earlier(event.seq, ("model.responded",)):
-        if (
-            one.agent == lane
-            and isinstance(one.body, kinds.ModelResponded)
-            and _asks(one.body.call, one.body.blocks, int(number))
-        ):
+    for one in look.earlier(event.seq, ("model.responded",)) if number else ():
+        if one.agent == lane and isinstance(one.body, kinds.ModelResponded) and _asks(one.body, number):
             return Found(cause=Link("asked for by", one.seq))
     return Found()
 
 
-def _asks(call: str, blocks: tuple[Block, ...], number: int) -> bool:
-    first = _number(call)
-    return 0 < first < number <= first + sum(one.kind == "tool_use" for one in blocks)
-
-
-def _number(call: str) -> int:
-    """The number in a call's key, 0 where there is none."""
-    number = call.rpartition("/")[2]
-    return int(number) if number.isdecimal() and len(number) < NUMBER_DIGITS_MAX else 0
+def _asks(answer: Answered | kinds.ModelResponded, number: int) -> bool:
+    first = number_of(answer.call)
+    return 0 < first < number <= first + sum(one.kind == "tool_use" for one in answer.blocks)
 
 
 def _cancel(event: Event, call: str, since: int, look: Look) -> int:

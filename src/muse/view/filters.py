@@ -30,6 +30,8 @@ from muse.view.timeline import Row
 
 SEARCHED_LINES_MAX: Final = 100_000
 """So many lines of an event's detail are searched."""
+SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A longer output is searched as far as its event shows it."""
 
 Contents = Callable[[BlobRef], bytes | None]
 
@@ -150,7 +152,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         if any(one.search(brief) for one in wanted):
             return True
         lines = detailed(event, past, contents or _nothing, lines_max=SEARCHED_LINES_MAX).detail
-        return any(one.search(line.text) for line in lines for one in wanted)
+        if any(one.search(line.text) for line in lines for one in wanted):
+            return True
+        return any(one.search(line) for line in _whole_output(event, contents or _nothing) for one in wanted)
 
 
 # -- what an event is --------------------------------------------------------------------------------------------------
@@ -232,6 +236,14 @@ def _of_pattern(text: str) -> re.Pattern[str]:
 
 def _nothing(_: BlobRef) -> None:
     return None
+
+
+def _whole_output(event: Event, contents: Contents) -> list[str]:
+    """The lines of an output of which the event shows head and tail only."""
+    body = event.body
+    if not isinstance(body, kinds.ToolFinished) or body.output is None or body.output.length > SEARCHED_BYTES_MAX:
+        return []
+    return (contents(body.output) or b"").decode(errors="replace").split("\n")
 
 
 # -- from flags and from a line of text --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from muse.event import kinds
+from muse.event.calls import uses_of
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.view import timeline
 from muse.view.titles import arguments
@@ -36,6 +37,7 @@ class Past(timeline.Context):
     workspace: str = ""
     asked: dict[str, int] = msgspec.field(default_factory=dict)
     passed: dict[str, Passed] = msgspec.field(default_factory=dict)
+    decided: dict[int, str] = msgspec.field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     turn: int = 0
     busy: bool = False
@@ -80,20 +82,16 @@ def learn(past: Past, event: Event) -> None:
         case kinds.ApprovalDecided():
             _learn_decision(past, event, body)
         case kinds.CommandRefused():
-            for call in [call for call, passed in past.passed.items() if passed.seq == body.command]:
+            if (call := past.decided.pop(body.command, "")) and past.passed[call].seq == body.command:
                 del past.passed[call]
     if event.agent == "main":
         _learn_turn(past, body)
 
 
 def _learn_uses(past: Past, body: kinds.ModelResponded) -> None:
-    lane, _, number = body.call.rpartition("/")
-    if not number.isdecimal():
-        return
-    uses = [block for block in body.blocks if block.kind == "tool_use"]
-    for key, use in enumerate(uses, int(number) + 1):
+    for key, use in uses_of(body):
         if found := _named_paths(use.args, past.workspace):
-            past.paths[f"{lane}/{key}"] = found
+            past.paths[key] = found
 
 
 def _learn_started(past: Past, seq: int, body: kinds.ToolStarted) -> None:
@@ -111,6 +109,7 @@ def _learn_decision(past: Past, event: Event, body: kinds.ApprovalDecided) -> No
         return
     if event.agent == body.call.partition("/")[0]:
         past.passed[body.call] = _decision(event, body)
+        past.decided[event.seq] = body.call
 
 
 def _decision(event: Event, body: kinds.ApprovalDecided) -> Passed:

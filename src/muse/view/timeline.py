@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from muse.event.calls import uses_of
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import (
     ApprovalRequested,
@@ -73,11 +74,8 @@ def learn(context: Context, event: Event) -> None:
         case ModelRequested():
             context.calls[body.call] = Call("model", f"{body.provider}/{body.model}")
         case ModelResponded():
-            lane, _, number = body.call.rpartition("/")
-            uses = [block for block in body.blocks if block.kind == "tool_use"]
-            if number.isdecimal():
-                for key, use in enumerate(uses, int(number) + 1):
-                    context.calls[f"{lane}/{key}"] = Call(use.name, call_title(use.name, use.args))
+            for key, use in uses_of(body):
+                context.calls[key] = Call(use.name, call_title(use.name, use.args))
         case ToolStarted():
             context.calls[body.call] = Call(body.tool, call_title(body.tool, body.args))
         case ApprovalRequested():
