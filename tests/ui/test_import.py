@@ -214,3 +214,19 @@ def test_what_was_redacted_does_not_come_back_and_stands_in_no_id(home: Home) ->
     with_other_content = home.json("import", other, "--json", "--force")
     assert with_other_content[0]["session"][:-6] == done["session"][:-6]
     assert viewed[0]["type"] == "log.imported"
+
+
+def test_agents_files_in_the_sessions_own_folder_are_found_by_the_session_that_they_name(home: Home) -> None:
+    (home.folder / "S.jsonl").write_bytes(CLAUDE)
+    home.claude.unlink()
+    (home.folder / "agent-A1.jsonl").write_bytes(jsonl([said("x", None, "count", isSidechain=True, agentId="A1")]))
+    stranger = said("y", None, "other", isSidechain=True, agentId="A2") | {"sessionId": "T"}
+    (home.folder / "agent-A2.jsonl").write_bytes(jsonl([stranger]))
+    spawned = [
+        one["body"] for one in home.json("replay", home.folder / "S.jsonl", "--json") if one["type"] == "agent.spawned"
+    ]
+    assert [body.get("task", "") for body in spawned] == ["", "count"]
+    alone = home.json("replay", home.folder / "agent-A1.jsonl", "--json")
+    assert {one["agent"] for one in alone} == {"main"}
+    sources = [Path(one["file"]).name for one in home.json("import", home.folder, "--json")]
+    assert sources == ["S.jsonl", "agent-A2.jsonl", "rollout.jsonl"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import msgspec
@@ -23,7 +23,7 @@ from muse.event import codec, commitment
 from muse.event.content import BlobRef
 from muse.event.kinds import COMMANDS, KINDS, LogImported
 from muse.ingest.formats import HEAD_BYTES, READERS, Format, recognise
-from muse.ingest.lines import SourceFile
+from muse.ingest.lines import SourceFile, read_line, text
 from muse.ingest.writer import Import, Keep, Made
 from muse.log.export_check import lines_of
 from muse.log.export_read import read_export
@@ -37,6 +37,9 @@ DRAWN_LETTERS: Final = 6
 """Of the eight letters that end a session's id, those that are not its milliseconds."""
 APPEND_EVENTS: Final = 500
 APPEND_BYTES: Final = 4 * 1024 * 1024
+FLAT_FILES_MAX: Final = 5_000
+FIRST_LINE_BYTES: Final = 4 * 1024 * 1024
+AGENT_START: Final = "agent-"
 AGENTS_PATTERN: Final = "subagents/**/agent-*.jsonl"
 """Where Claude Code puts the files of a session's agents, below the folder named like the session's file."""
 EXPORT_START: Final = b'{"muse_export":'
@@ -115,13 +118,30 @@ def find(path: Path) -> Source | None:
         return None
     files = [_read(path, path.name)]
     if format_ == "claude-code":
-        folder = path.with_suffix("")
-        beside = sorted(folder.glob(AGENTS_PATTERN))[:AGENT_FILES_MAX] if folder.is_dir() else []
-        files += [_read(file, file.relative_to(path.parent).as_posix()) for file in beside if file.is_file()]
+        beside = [file for file in _agents_beside(path) if file.is_file()]
+        files += [_read(file, file.relative_to(path.parent).as_posix()) for file in beside[:AGENT_FILES_MAX]]
     digest = sha256()
     for file in files:
         digest.update(sha256(file.data).digest())
     return Source(format_, tuple(files), digest.digest())
+
+
+def _agents_beside(path: Path) -> list[Path]:
+    """The files of a session's agents: in the folder of its name, or, as older versions put them, in its own folder,
+    where they name the session."""
+    if path.name.startswith(AGENT_START):
+        return []
+    folder = path.with_suffix("")
+    inside = sorted(folder.glob(AGENTS_PATTERN)) if folder.is_dir() else []
+    flat = sorted(path.parent.glob(f"{AGENT_START}*.jsonl"))[:FLAT_FILES_MAX]
+    return inside + [file for file in flat if _session_in(file) == path.stem]
+
+
+def _session_in(path: Path) -> str:
+    """The session that the first line of an agent's file names, "" where it cannot be told."""
+    with suppress(OSError), path.open("rb") as file:
+        return text(read_line(file.readline(FIRST_LINE_BYTES)).value, "sessionId")
+    return ""
 
 
 def _read(path: Path, name: str) -> SourceFile:
@@ -293,13 +313,19 @@ def foreign_files(folder: Path) -> list[Path]:
     that is there."""
     found = []
     for path in sorted(folder.rglob("*.jsonl")):
-        owner = next((parent for parent in path.parents if parent.name == "subagents"), None)
-        if owner is not None and owner.parent.with_name(f"{owner.parent.name}.jsonl").is_file():
-            continue
         with suppress(OSError):
-            if path.is_file() and format_of(path):
+            if path.is_file() and not _belongs_to_another(path) and format_of(path):
                 found.append(path)
     return found
+
+
+def _belongs_to_another(path: Path) -> bool:
+    """Whether a file is that of an agent whose session's file is there."""
+    owner = next((parent.parent for parent in path.parents if parent.name == "subagents"), None)
+    if owner is not None:
+        return owner.with_name(f"{owner.name}.jsonl").is_file()
+    session = _session_in(path) if path.name.startswith(AGENT_START) else ""
+    return session != "" and path.with_name(f"{PurePath(session).name}.jsonl").is_file()
 
 
 def what_it_is(path: Path) -> str:

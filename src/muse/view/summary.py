@@ -448,7 +448,12 @@ def _imported(body: kinds.LogImported, event: Event, tool: str, title: str) -> S
     odd = f"; {plural(unknown, 'line')} of an unknown kind" if unknown else ""
     odd += f"; {plural(body.unreadable, 'unreadable line')}" if body.unreadable else ""
     source = brief(f"{body.source} ({body.program or body.format_name})")
-    return Said("⇥", "imported", f"{plural(body.events, 'line')} of {source}{odd}{lost}", "attention")
+    return Said(
+        "⇥",
+        "imported",
+        f"{plural(body.events, 'line')} of {source}{odd}{lost}",
+        "attention" if event.seq == 1 else "quiet",
+    )
 
 
 def _kept(body: kinds.SourceKept, event: Event, tool: str, title: str) -> Said:
