@@ -405,3 +405,34 @@ def test_a_filter_selects_the_same_with_and_without_the_index(long_log: Path, wa
             (one for one in found[::-1] if one < seq and steps.event(one).agent == "main.2"), None
         )
     steps.close()
+
+
+def test_turns_begin_at_their_words_or_where_words_that_waited_come_to_be_followed() -> None:
+    world = World()
+    world.open(mode="yolo", parallel=2, timeout=0, uses=[("read", '{"path": "a"}')])  # 2: the first prompt
+    world.person_prompts("queue")
+    world.go_on(5)
+    world.tool_ends(0, "ok")
+    world.go_on(5)
+    world.model_responds([], "end_turn")  # 10: the first turn ends, what waited begins
+    world.go_on(2)
+    world.person_prompts("steer")
+    world.model_responds([], "end_turn")
+    world.go_on(3)
+    world.model_responds([], "end_turn")
+    world.go_on(3)
+    world.person_prompts("queue")  # 17: nothing runs, so it begins a turn
+    world.go_on(3)
+    world.person_prompts("replace")
+    world.model_fails("cancelled", None, 0)  # 20: the turn ends, that prompt begins one
+    world.go_on(3)
+    events = events_of(world.stored)
+    assert [event.seq for event in events if event.type == "user.prompted"] == [2, 6, 12, 17, 19]
+    assert [event.seq for event in events if event.type in ("model.responded", "model.failed")] == [5, 10, 13, 15, 20]
+    steps = indexed(Steps(reading_of(place_of(world.stored))))
+    assert [steps.next_turn(seq) for seq in (0, 2, 10, 11, 16, 17, 21)] == [2, 11, 11, 17, 17, 21, None]
+    assert [steps.next_turn(seq, forward=False) for seq in (2, 3, 11, 12, 17, 21)] == [None, 2, 2, 11, 11, 17]
+    past = Past()
+    for event in events:
+        learn(past, event)
+    assert past.turn == 4, "as the filter counts them"
