@@ -10,6 +10,7 @@ from typing import Final
 
 from muse.app.beside import Besides
 from muse.event import kinds
+from muse.event.calls import uses_of
 from muse.event.conversation import Said
 from muse.event.envelope import Event
 from muse.runtime.light import Agent, Lights
@@ -164,10 +165,6 @@ def teaches(event: Event, known: bool) -> Iterator[str]:
             if not known:
                 yield body.call
         case kinds.ModelResponded():
-            lane, _, number = body.call.rpartition("/")
-            uses = sum(block.kind == "tool_use" for block in body.blocks)
-            if uses and number.isdecimal():
-                for key in range(int(number) + 1, int(number) + 1 + uses):
-                    yield f"{lane}/{key}"
+            yield from (key for key, _ in uses_of(body))
         case _:
             pass

@@ -15,7 +15,7 @@ NUMBER_DIGITS_MAX: Final = 15
 
 def number_of(call: str) -> int:
     """The number in a call's key, 0 where there is none."""
-    number = call.rpartition("/")[2]
+    number = call.partition("/")[2]
     plain = number.isascii() and number.isdecimal() and len(number) <= NUMBER_DIGITS_MAX
     return int(number) if plain else 0
 
@@ -23,7 +23,7 @@ def number_of(call: str) -> int:
 def uses_of(body: ModelResponded) -> Iterator[tuple[str, Block]]:
     """The tool uses of a response, each with the key of its call."""
     if first := number_of(body.call):
-        lane = body.call.rpartition("/")[0]
+        lane = body.call.partition("/")[0]
         uses = (block for block in body.blocks if block.kind == "tool_use")
         for number, use in enumerate(uses, first + 1):
             yield f"{lane}/{number}", use

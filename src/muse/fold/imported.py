@@ -4,6 +4,7 @@ A source says what happened, not what was about to. So a prompt begins a turn wh
 got a result stay behind, and who goes back in the conversation leaves what came after. Used by `evolve` only.
 """
 
+from muse.event.calls import number_of
 from muse.event.conversation import Resulted
 from muse.event.kinds import LogImported
 from muse.fold.state import Agent, Session
@@ -40,9 +41,7 @@ def responded(agent: Agent, call: str) -> None:
     settle(agent)
     agent.items.extend(agent.steers)
     agent.steers.clear()
-    number = call.rpartition("/")[2]
-    if number.isdecimal():
-        agent.next_n = max(agent.next_n, int(number) + 1)
+    agent.next_n = max(agent.next_n, number_of(call) + 1)
 
 
 def rewound(agent: Agent, to: int) -> None:

@@ -5,6 +5,7 @@ This module must not know how calls begin and end.
 
 from typing import Final
 
+from muse.event.calls import number_of
 from muse.event.envelope import Event
 from muse.event.kinds import (
     FilesChanged,
@@ -104,10 +105,9 @@ class Surroundings:
             raise Diverged("no_intent", f"the look at the end of {own.key} leaves that call out", own.key, calls)
 
     def _process(self, state: Session, event: Event, body: ProcessStarted | ProcessAdopted | ProcessReaped) -> None:
-        lane, _, number = body.call.partition("/")
+        lane = body.call.partition("/")[0]
         agent = state.agents.get(lane)
-        is_number = number.isdecimal() and int(number) > 0
-        if agent is None or lane != event.agent or not is_number:
+        if agent is None or lane != event.agent or not number_of(body.call):
             raise Diverged("no_intent", f"{event.type} of {body.call}, a call that is not in this lane")
         known = state.processes.get(process_key(body.pid, body.started))
         if isinstance(body, ProcessStarted):
