@@ -5,6 +5,7 @@ They are not part of this project: `MUSE_SAMPLES` names the folder that holds th
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from muse import app
 from muse.event.envelope import Event
-from muse.event.kinds import AgentSteered, ModelResponded, ToolFinished, UserPrompted
+from muse.event.kinds import AgentSpawned, AgentSteered, ModelResponded, ToolFinished, UserPrompted
 from muse.ui.cli import cli
 from tests.ingest import count
 
@@ -92,6 +93,16 @@ def test_a_sample_is_replayed_and_exported_and_the_same_each_time(sample: Path, 
     document = run(home, "export", str(sample), "--format", "md")
     assert document.return_value == 0
     assert "not recorded by the source" in document.output
+
+
+def test_what_was_said_in_a_sample_is_found_in_it(sample: Path, home: Path) -> None:
+    with app.read_session(sample) as reading:
+        texts = [getattr(event.body, name, "") for event in reading.events() for name in ("text", "task")
+                 if isinstance(event.body, UserPrompted | AgentSpawned)]  # fmt: skip
+    word = next(found[0] for words in texts if (found := re.findall(r"[A-Za-z]{2,}", words)))
+    hits = run(home, "search", word, str(sample), "--json")
+    assert hits.return_value == 0, hits.output
+    assert word.lower() in hits.stdout.lower()
 
 
 def test_the_state_at_the_end_of_a_sample_is_frozen(sample: Path) -> None:
