@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muse.event.calls import number_of
 from muse.event.shells import command_in
 from muse.log.tables.rows import Contents, Fact, Row, milliseconds
 
@@ -47,9 +48,10 @@ class Calls:
         return self._calls.setdefault(call, blank)
 
     def _responded(self, fact: Fact) -> None:
-        lane, _, number = fact.text("call").rpartition("/")
+        call = fact.text("call")
+        lane = call.rpartition("/")[0]
         uses = [block for block in fact.parts("blocks") if block.get("kind") == "tool_use"]
-        for key, use in enumerate(uses, int(number) + 1 if number.isdecimal() else 1):
+        for key, use in enumerate(uses, number_of(call) + 1):
             tool = str(use.get("name", ""))
             self._calls[f"{lane}/{key}"] = {
                 "call": f"{lane}/{key}", "agent": lane, "tool": tool, "asked": fact.seq, "attempts": 0, "approval": 0,
@@ -178,9 +180,9 @@ class Approvals:
         """See `Gatherer`."""
         call = fact.text("call")
         if fact.type == "model.responded":
-            lane, _, number = call.rpartition("/")
+            lane = call.rpartition("/")[0]
             uses = [block for block in fact.parts("blocks") if block.get("kind") == "tool_use"]
-            for key, use in enumerate(uses, int(number) + 1 if number.isdecimal() else 1):
+            for key, use in enumerate(uses, number_of(call) + 1):
                 self._tools[f"{lane}/{key}"] = use.get("name")
         elif fact.type == "approval.requested":
             self._by_seq[fact.seq] = {
