@@ -358,7 +358,9 @@ def test_characters_that_are_shown_as_others_do_not_hide_a_text() -> None:
     assert hits_of(steps, pattern("wonderful")) == [5, 6], "the row of a result says what was run"
 
 
-@pytest.mark.parametrize("text", ["", "x" * 1_001, "(a+)+$", "(", "a*", "(x*)*y", "(\\w+\\s?)*!", "[z-a]"])
+@pytest.mark.parametrize(
+    "text", ["", "x" * 1_001, "(a+)+$", "(", "a*", "(x*)*y", "(a|a)*b", "(a|aa)+$", "(\\w+\\s?)*!", "[z-a]"]
+)
 def test_what_cannot_be_searched_for_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         pattern(text, regex=True)
