@@ -47,6 +47,10 @@ HOSTILE = (
 """What a command prints that would rather be obeyed than read."""
 
 
+PEOPLE = (kinds.UserPrompted, kinds.AgentSteered, kinds.CancelRequested)
+"""What nothing in the log led to."""
+
+
 class Story:
     """Tells events into a log, one after another, at a clock that goes on by `seconds` for each."""
 
@@ -75,10 +79,12 @@ class Story:
             evolve(self.state, decode(stored.header, stored.body, stored.hidden))
 
     def say(self, body: msgspec.Struct, agent: str = "main", *, cause: int = 0, seconds: float = 0.4) -> int:
-        """One event, and its seq."""
+        """One event, and its seq. Without a `cause` it is what the agent does next."""
         self._now += timedelta(seconds=seconds)
         head = self.state.seq
-        self._log.append([self._sealed(body, agent, cause or head)], [], head, self._ownership.epoch)
+        lane = self.state.agents.get(agent)
+        led = cause or (lane.cause if lane is not None and type(body) not in PEOPLE else 0)
+        self._log.append([self._sealed(body, agent, led)], [], head, self._ownership.epoch)
         self._fold()
         return self.state.seq
 
@@ -120,7 +126,7 @@ class Story:
             kinds.ModelResponded(
                 call=call, attempt=1, blocks=blocks, stop="tool_use" if uses else "end_turn", usage=usage,
                 duration_ms=int(seconds * 1000),
-            ), agent, seconds=seconds,
+            ), agent, cause=self.state.seq, seconds=seconds,
         )  # fmt: skip
         return [f"{agent}/{number + at}" for at in range(1, len(uses) + 1)]
 
@@ -133,7 +139,7 @@ class Story:
             call=call, attempt=1, tool=run.tool, args=run.args, recovery="opaque", allowed_by=by, approval=approval,
             observed=Observed(folder="/home/ada/shop"),
         )  # fmt: skip
-        return self.say(started, call.partition("/")[0], seconds=0.01)
+        return self.say(started, call.partition("/")[0], cause=approval or run.cause, seconds=0.01)
 
     def end(self, call: str, text: str, *, status: str = "ok", code: int | None = None, seconds: float = 0.3) -> int:
         """A call ends."""
@@ -145,14 +151,16 @@ class Story:
             exit_code=code,
             duration_ms=int(seconds * 1000),  # type: ignore[arg-type]  # a literal
         )
-        return self.say(done, call.partition("/")[0], seconds=seconds)
+        run = self.state.run(call)
+        assert run is not None
+        return self.say(done, call.partition("/")[0], cause=run.cause, seconds=seconds)
 
     def approve(self, call: str, shown: str, rule: str, *, decision: str = "allow", note: str = "") -> int:
         """A person is asked, thinks, and answers."""
         run = self.state.run(call)
         assert run is not None
         request = kinds.ApprovalRequested(call=call, tool=run.tool, shown=shown, shown_sha256="0" * 64, rule=rule)
-        asked = self.say(request, seconds=0.01)
+        asked = self.say(request, cause=run.cause, seconds=0.01)
         decided = kinds.ApprovalDecided(call=call, decision=decision, by="person", request=asked, note=note, origin=ADA)  # type: ignore[arg-type]  # a literal
         return self.say(decided, cause=asked, seconds=14)
 
@@ -238,9 +246,9 @@ def _mend(story: Story) -> None:
     args = json.dumps({"path": "shop/cart.py", "old": old, "new": new})
     (edit,) = story.answer("It is the rounding. I mend total().", ("edit", args))
     approval = story.approve(edit, "edit shop/cart.py", "mode default: edits ask")
-    story.start(edit, approval=approval)
+    started = story.start(edit, approval=approval)
     change = FileChange(path="shop/cart.py", before=story.blob(BEFORE), after=story.blob(AFTER))
-    story.say(kinds.FilesChanged(changes=(change,), calls=(edit,), tree="ab" * 20), seconds=0.05)
+    story.say(kinds.FilesChanged(changes=(change,), calls=(edit,), tree="ab" * 20), cause=started, seconds=0.05)
     story.end(edit, "edited shop/cart.py: 1 replacement at line 2 (+1 -1 lines)", seconds=0.02)
     story.say(kinds.AgentSteered(text="Mind the old prices too.", origin=ADA), seconds=3)
     run, clean = story.answer(
@@ -263,11 +271,14 @@ def _second_turn(story: Story) -> None:
     story.say(kinds.UserPrompted(text="Now deploy it to the test shop.", origin=ADA), seconds=95)
     (deploy,) = story.answer("I deploy.", ("shell", '{"command":"make deploy SHOP=test"}'))
     approval = story.approve(deploy, "make deploy SHOP=test", "mode default: make is not plainly harmless")
-    story.start(deploy, approval=approval)
+    started = story.start(deploy, approval=approval)
     story.reopen()
-    story.say(kinds.EffectDoubted(call=deploy, attempt=1, recovery="opaque"), seconds=0.01)
+    doubt = kinds.EffectDoubted(call=deploy, attempt=1, recovery="opaque")
+    doubted = story.say(doubt, cause=started, seconds=0.01)
     story.say(
-        kinds.EffectReconciled(call=deploy, attempt=1, verdict="unknown", evidence="its host is gone"), seconds=0.01
+        kinds.EffectReconciled(call=deploy, attempt=1, verdict="unknown", evidence="its host is gone"),
+        cause=doubted,
+        seconds=0.01,
     )
     story.end(deploy, "It may or may not have happened: look first.", status="unknown", seconds=0.01)
     (look,) = story.answer(
