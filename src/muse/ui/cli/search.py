@@ -1,6 +1,7 @@
 """`muse search`: which events say something, in all sessions."""
 
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,6 @@ from muse import app
 from muse.app import searching
 from muse.app.searching import Hit, Query, Scope
 from muse.errors import UsageError
-from muse.event.text import clean
 from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.filtering import filtering
@@ -26,7 +26,8 @@ from muse.view.visible import columns, fit, visible
 
 SHOWN: Final = 20
 COUNTED_MAX: Final = 1_000
-"""So many more hits are counted when there are more than are shown."""
+COUNTING_SECONDS: Final = 2.0
+"""When there are more hits than are shown, so many are counted, for so long."""
 QUIET_SECONDS: Final = 0.5
 """An index that is made faster is not talked about."""
 ROW_COLUMNS: Final = 120
@@ -67,7 +68,7 @@ def command(
     muse search '"git push" origin' --agent main
     muse search -E 'drop\\s+table' last
     """
-    query, named, wanted = _meant([words(arg) for arg in args], wanted, phrase=phrase, exact=exact)
+    query, named, wanted = _meant(list(args), wanted, phrase=phrase, exact=exact)
     listener = _Listener()
     hits = searching.search(_scopes(named), query, wanted, listener)
     with answers(colour=not no_color) as out:
@@ -78,10 +79,10 @@ def command(
             shown += 1
             listener.clear()
             _say(hit, shown, out, as_json=as_json)
-        more = sum(1 for _ in islice(hits, COUNTED_MAX + 1)) if shown else 0
         out.flush()
+        more, is_all = _counted(hits)
         listener.end()
-        _sum_up(shown, more, query)
+        _sum_up(shown, more, query, is_all=is_all)
     return 0 if shown else 1
 
 
@@ -94,7 +95,7 @@ def _meant(args: list[str], wanted: Filter, *, phrase: bool, exact: bool) -> tup
         return query, args, msgspec.structs.replace(wanted, patterns=())
     if not args:
         raise UsageError("what is to be searched for?", hint='muse search "no such file"')
-    return searching.asked(args[0], whole=phrase, exact=exact), args[1:], wanted
+    return searching.asked(words(args[0]), whole=phrase, exact=exact), args[1:], wanted
 
 
 def _scopes(named: list[str]) -> list[Scope]:
@@ -116,7 +117,7 @@ def address_of(hit: Hit) -> str:
     path = Path(hit.file)
     if path.stem == hit.session and searching.index_of(path) is not None:
         return f"{short_id(hit.session)}@{hit.seq}"
-    return f"{clean(hit.file).text}@{hit.seq}"
+    return f"{words(hit.file)}@{hit.seq}"
 
 
 def _say(hit: Hit, number: int, out: Answers, *, as_json: bool) -> None:
@@ -169,15 +170,26 @@ def _open(hit: Hit | None, number: int, listener: "_Listener") -> int:
     return code if isinstance(code, int) else 0
 
 
-def _sum_up(shown: int, more: int, query: Query) -> None:
+def _counted(hits: Iterator[Hit]) -> tuple[int, bool]:
+    """How many more there are, as far as that is counted soon; and whether that is all."""
+    until = time.monotonic() + COUNTING_SECONDS
+    count = 0
+    for _ in hits:
+        count += 1
+        if count == COUNTED_MAX or time.monotonic() > until:
+            return count, False
+    return count, True
+
+
+def _sum_up(shown: int, more: int, query: Query, *, is_all: bool) -> None:
     if not shown:
         said = " ".join(query.words) or " ".join(pattern.pattern for pattern in query.patterns)
         note(f"nothing says {visible(said)!r}")
         if away := app.archived():
             note(f"{plural(len(away), 'archived session')} not searched: name one to search it")
     elif more:
-        number = plural(more, "more hit") if more <= COUNTED_MAX else f"more than {COUNTED_MAX:,} more hits"
-        note(f"and {number}: -n N shows more, filters and more words fewer")
+        least = "" if is_all else "at least "
+        note(f"and {least}{plural(more, 'more hit')}: -n N shows more, filters and more words fewer")
 
 
 class _Listener(searching.Listener):
