@@ -8,9 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from muse.app import searching
 from muse.app.indexing import index_of
@@ -29,7 +30,9 @@ from muse.event.kinds import (
     ToolStarted,
     UserPrompted,
 )
+from muse.log.search.texts import TextKind
 from muse.runtime.seal import seal
+from muse.ui.cli import cli
 from tests.ui.asking import Answer, ask
 from tests.ui.driving import MUSE
 from tests.ui.told import Telling, told
@@ -208,6 +211,21 @@ def test_a_session_file_of_another_agent_is_searched(home: Path, tmp_path: Path)
     assert {hit["kind"] for hit in hits(home, "hunt it", str(path))} == {"command"}
     assert ask(home, "show", found[0]["address"]).code == 0
     assert addresses(home, "culprit", str(path), OLD, "-n", "1") == ["00aaaaaa@2"], "the newest of all comes first"
+
+
+def test_sessions_are_offered_once_there_is_a_text(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSE_HOME", str(home))
+    shell = ShellComplete(cli, {}, "muse", "_MUSE_COMPLETE")
+    assert shell.get_completions(["search"], "") == []
+    for given in (["search", "text"], ["search", "-E", "x"], ["search", "text", "last"]):
+        assert "00bbbbbb" in [offer.value for offer in shell.get_completions(given, "")]
+
+
+def test_the_page_names_every_kind_of_text() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "search.md").read_text()
+    table = page.partition("## What is searched")[2].partition("\n\nOf one text")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == set(get_args(TextKind))
 
 
 # -- the index ---------------------------------------------------------------------------------------------------------

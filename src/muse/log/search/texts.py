@@ -213,11 +213,14 @@ def _left(body: Redacted) -> Iterator[tuple[TextKind, str]]:
         leaves = [entry.leaf for entry in parse_disclosed(body.leaves).leaves if isinstance(entry, Shown)]
     except InvalidEvent:
         return
-    found: dict[bytes, list[str]] = {}
+    found: dict[bytes, str] = {}
+    last: tuple[bytes, int] = (b"", 0)
     for leaf in leaves:
         if leaf.kind == STRING:
-            found.setdefault(leaf.path, []).append(leaf.text.decode(errors="replace"))
-    for path, parts in found.items():
+            gap = "" if (leaf.path, leaf.piece - 1) == last or leaf.path not in found else "\n"
+            found[leaf.path] = found.get(leaf.path, "") + gap + leaf.text.decode(errors="replace")
+            last = (leaf.path, leaf.piece)
+    for path, text in found.items():
         key = next((step for step in reversed(steps(path)) if isinstance(step, str)), "")
         if key in (*_FIELDS, *_LISTS, "args"):
-            yield "other", "\n".join(parts)
+            yield "other", text

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from muse import app
 from muse.app import searching
@@ -37,8 +38,15 @@ _BOLD: Final = "1"
 _DIM: Final = "2"
 
 
+def _offered(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Sessions, once the text (or an expression) is there."""
+    if not ctx.params.get("args") and not ctx.params.get("filter_patterns"):
+        return []
+    return completing.sessions(ctx, param, incomplete)
+
+
 @click.command("search")
-@click.argument("args", nargs=-1, metavar="TEXT [SESSION|PATH]...", shell_complete=completing.sessions)
+@click.argument("args", nargs=-1, metavar="TEXT [SESSION|PATH]...", shell_complete=_offered)
 @click.option("-F", "--phrase", is_flag=True, help="TEXT is one phrase, quotes and blanks included.")
 @click.option("-s", "--case-sensitive", "exact", is_flag=True, help="Capital letters as written.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=SHOWN, metavar="N", help="How many (20; 0: all).")
