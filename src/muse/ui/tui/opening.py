@@ -20,6 +20,8 @@ from muse.view.filters import TERMS, Filter, parsed
 from muse.view.moments import Moment
 
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+FIRST_SECONDS: Final = 0.03
+"""A short log is known whole before its screen is drawn; a long one lets it wait no longer."""
 IMPORT_WITHIN: Final = 3
 """An imported log says so in one of its first events."""
 
@@ -52,6 +54,7 @@ def opened(place: Place, reading: app.Reading, *, wanted: Filter) -> Opened:
     require_event(reading, address.seq)
     home = str(Path.home())
     steps = Steps(reading, home=home)
+    steps.index(FIRST_SECONDS)
     named = address.session if "/" in address.session or "." in address.session else reading.session
     return Opened(
         listing=Listing(steps, reading.content, home),
