@@ -27,9 +27,10 @@ MUSE = str(Path(sys.executable).with_name("muse"))
 CLONE = {"x86_64": 56, "aarch64": 220}
 CLONE_PARENT = 0x8000
 SIGCHLD = 17
-FAULTS = ("LD_", "PYTHON", "GLIBC", "MALLOC", "TZ", "LANGUAGE", "LC_")
-HARMLESS = ("PYTHONDONTWRITEBYTECODE", "LC_ALL")
+FAULTS = ("LD_", "PYTHON", "GLIBC", "MALLOC", "TZ", "LANG", "LC_")
+HARMLESS = ("PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL")
 LENGTH = struct.Struct("!I")
+Acting = tuple[tuple[str, str], ...]
 SPACE_BYTES = 16384
 """Room for what /proc shows of arguments and environment; more than that is not shown."""
 MODULES = (
@@ -39,10 +40,17 @@ MODULES = (
 
 
 def loadable(environment: Mapping[str, str]) -> bool:
-    """Whether nothing in this environment acts on an interpreter while it starts."""
+    """Whether nothing in this environment acts on an interpreter while it starts, or a process was loaded with it."""
     if os.environ.get("MUSE_TEST_COLD") or sys.platform != "linux" or platform.machine() not in CLONE:
         return False
-    return not any(name.startswith(FAULTS) and name not in HARMLESS for name in environment)
+    acting = _acting(environment)
+    return acting in _templates or all(name in HARMLESS for name, _ in acting)
+
+
+def load(environment: Mapping[str, str]) -> None:
+    """Have a process loaded with what in this environment acts on an interpreter, for all that start with the same."""
+    if os.environ.get("MUSE_TEST_COLD") is None and sys.platform == "linux" and platform.machine() in CLONE:
+        _template(environment)
 
 
 class Popen(subprocess.Popen[Any]):
@@ -95,13 +103,13 @@ def _umask() -> int:
 class Template:
     """The loaded process, as its parent sees it."""
 
-    def __init__(self, locale: Mapping[str, str]) -> None:
+    def __init__(self, acting: Acting) -> None:
         self._ours, theirs = socket.socketpair()
         self._lock = threading.Lock()
         space = "-" * SPACE_BYTES
         self._process = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno()), space], pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **locale, "SPACE": space},
+            stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **dict(acting), "SPACE": space},
         )  # fmt: skip
         theirs.close()
 
@@ -117,17 +125,22 @@ class Template:
         return int(pid)
 
 
-_templates: dict[tuple[tuple[str, str], ...], Template] = {}
+_templates: dict[Acting, Template] = {}
 _guard = threading.Lock()
 
 
+def _acting(environment: Mapping[str, str]) -> Acting:
+    """What in an environment acts on an interpreter while it starts."""
+    names = [name for name in environment if name.startswith(FAULTS) and name != "PYTHONDONTWRITEBYTECODE"]
+    return tuple((name, environment[name]) for name in sorted(names))
+
+
 def _template(environment: Mapping[str, str]) -> Template:
-    locale = {name: environment[name] for name in ("LANG", "LC_ALL") if name in environment}
-    key = tuple(sorted(locale.items()))
+    acting = _acting(environment)
     with _guard:
-        if key not in _templates:
-            _templates[key] = Template(locale)
-        return _templates[key]
+        if acting not in _templates:
+            _templates[acting] = Template(acting)
+        return _templates[acting]
 
 
 # -- the template itself -----------------------------------------------------------------------------------------------
@@ -160,7 +173,7 @@ def serve(number: int) -> None:
         if pid == 0:
             asked.detach()
             os.close(number)
-            become(json.loads(data.decode("utf-8", "surrogateescape")), streams)
+            become(as_started_here(json.loads(data.decode("utf-8", "surrogateescape"))), streams)
         for stream in streams:
             os.close(stream)
         asked.sendall(LENGTH.pack(pid))
@@ -177,6 +190,17 @@ def fork_a_sibling() -> int:
         python.PyOS_AfterFork_Parent()
     assert pid >= 0, "clone failed"
     return pid
+
+
+def as_started_here(request: Any) -> Any:
+    """A request whose bytes are decoded as this interpreter decodes what it is started with."""
+
+    def read(text: str) -> str:
+        return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+
+    words, environment = map(read, request["argv"]), request["env"].items()
+    there = {read(name): read(value) for name, value in environment}
+    return request | {"argv": list(words), "env": there, "cwd": read(request["cwd"])}
 
 
 def become(request: Any, streams: list[int]) -> None:

@@ -11,6 +11,7 @@ from muse.errors import Damaged, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
 from muse.ui.cli.finding import short_id
+from muse.ui.cli.options import words
 from muse.ui.cli.output import Answers, answers, note, progress
 from muse.view.amounts import plural
 
@@ -56,7 +57,7 @@ def command(session: str, output: str, before_damage: bool, as_json: bool) -> in
 
 def _whole(path: Path, as_json: bool) -> int:
     if as_json:
-        click.echo(msgspec.json.encode({"file": str(path), "damaged": False}).decode())
+        click.echo(msgspec.json.encode({"file": words(str(path)), "damaged": False}).decode())
     else:
         note(f"{path} is not damaged: there is nothing to recover, and nothing was written")
     return 0
@@ -66,6 +67,8 @@ def _json(done: "Recovery") -> str:
     fields = msgspec.structs.asdict(done)
     fields |= {
         "damaged": True,
+        "source": words(done.source),
+        "file": words(done.file),
         "lost": [{"first": first, "last": last} for first, last in done.lost],
         "head": {"seq": done.head, "hash": done.head_hash},
     }

@@ -11,6 +11,7 @@ from muse import app
 from muse.errors import UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
+from muse.ui.cli.options import words
 from muse.ui.cli.output import Answers, answers, progress
 from muse.view.amounts import plural
 from muse.view.text import paint
@@ -74,7 +75,7 @@ def first_bad(report: "Report") -> int | None:
 
 def _json(report: "Report", path: Path) -> str:
     fields = {
-        "session": report.session, "file": str(path), "events": report.events, "blobs": report.blobs,
+        "session": report.session, "file": words(str(path)), "events": report.events, "blobs": report.blobs,
         "head": {"seq": report.head.seq, "hash": report.head.hash.hex()}, "rows": report.rows,
         "first_bad": first_bad(report), "exit": report.exit_code,
     }  # fmt: skip

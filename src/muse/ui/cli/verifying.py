@@ -11,6 +11,7 @@ import msgspec
 from muse import app
 from muse.errors import UsageError
 from muse.ui.cli.address import Place, resolve
+from muse.ui.cli.options import words
 from muse.ui.cli.output import Answers, answers, progress
 from muse.view.amounts import plural
 from muse.view.text import paint
@@ -81,7 +82,7 @@ def verify_session(
 
 
 def _json(report: "Report", path: Path, kept: "Kept | None") -> str:
-    fields = {"file": str(path), "exit": report.exit_code, "ok": report.divergence is None}
+    fields = {"file": words(str(path)), "exit": report.exit_code, "ok": report.divergence is None}
     if kept is not None:
         fields |= {"fixture": str(kept.folder), "did": kept.did}
     plain: dict[str, object] = msgspec.to_builtins(report)
