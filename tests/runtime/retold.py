@@ -1,51 +1,58 @@
 """A log whose meaning was changed and whose chain was built again: only what it says is wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muse.event import commitment
 from muse.log.protocol import Head, Log, Stored
 from muse.log.sqlite import SqliteLog
 
 
-class Changed:
-    """A log with one body changed and its chain built again: only its meaning is wrong. `hidden`: that body is
-    redacted instead."""
+class Retold:
+    """As much of a log as asking it needs: events as they are given, blobs of another one."""
 
-    def __init__(
-        self, log: SqliteLog, type_name: str, old: bytes = b"", new: bytes = b"", *, hidden: bool = False
-    ) -> None:
-        self.session = log.session
-        self.events: list[Stored] = []
-        done, previous = False, commitment.genesis(log.session)
-        for stored in log.read():
-            body, key = stored.body, stored.key
-            assert body is not None
-            assert key is not None
-            fits = not done and type_name.encode() in stored.header and old in body
-            done = done or fits
-            if fits and hidden:
-                self.events.append(Stored(stored.seq, stored.header, None, None, stored.count, stored.root,
-                                          stored.hash, hidden=b"[]"))  # fmt: skip
-                continue
-            body = body.replace(old, new, 1) if fits else body
-            root = commitment.commit(body, key)
-            previous = commitment.chain(previous, stored.header, root.count, root.root)
-            self.events.append(Stored(stored.seq, stored.header, body, key, root.count, root.root, previous))
-        assert done
+    def __init__(self, of: SqliteLog, events: Sequence[Stored]) -> None:
+        self.session = of.session
+        self._events = events
+        self._of = of
 
     def read(self, after: int = 0, before: int | None = None) -> Iterator[Stored]:
-        return (one for one in self.events if one.seq > after and (before is None or one.seq < before))
+        return (one for one in self._events if one.seq > after and (before is None or one.seq < before))
 
     def headers(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
         return ((one.seq, one.header) for one in self.read(after))
 
     def head(self) -> Head:
-        return Head(self.events[-1].seq, self.events[-1].hash)
+        return Head(self._events[-1].seq, self._events[-1].hash)
 
     def load_checkpoint(self, version: int, before: int | None = None) -> None:
         return None
 
+    def get_blob(self, root: str) -> bytes:
+        return self._of.get_blob(root)
+
+
+def retold(of: SqliteLog, events: Sequence[Stored]) -> Log:
+    """A log of these events; the chain is built again."""
+    chained, previous = [], commitment.genesis(of.session)
+    for one in events:
+        count, root = one.count, one.root
+        if one.body is not None and one.key is not None:
+            made = commitment.commit(one.body, one.key)
+            count, root = made.count, made.root
+        previous = commitment.chain(previous, one.header, count, root)
+        chained.append(Stored(one.seq, one.header, one.body, one.key, count, root, previous, one.hidden))
+    told: object = Retold(of, chained)
+    return told  # type: ignore[return-value]  # as much of a log as is asked for
+
 
 def changed(log: SqliteLog, type_name: str, old: bytes = b"", new: bytes = b"", *, hidden: bool = False) -> Log:
-    told: object = Changed(log, type_name, old, new, hidden=hidden)
-    return told  # type: ignore[return-value]  # as much of a log as a request is found with
+    """The log with the first body of a type that holds `old` changed, or redacted (`hidden`)."""
+    events = list(log.read())
+    at = next(at for at, one in enumerate(events) if type_name.encode() in one.header and old in (one.body or b""))
+    one = events[at]
+    assert one.body is not None
+    if hidden:
+        events[at] = Stored(one.seq, one.header, None, None, one.count, one.root, one.hash, hidden=b"[]")
+    else:
+        events[at] = Stored(one.seq, one.header, one.body.replace(old, new, 1), one.key, 0, b"", b"")
+    return retold(log, events)
