@@ -9,6 +9,7 @@ This module must not know who asks: `muse replay --verify --golden` writes fixtu
 import difflib
 import io
 import json
+import re
 import tempfile
 import tomllib
 from contextlib import closing
@@ -23,6 +24,7 @@ from muse.config import Permissions, project_file
 from muse.errors import ConfigError, UsageError
 from muse.event.content import PermissionRules, ToolSpec
 from muse.event.kinds import SessionOpened
+from muse.view.visible import visible
 
 if TYPE_CHECKING:
     from muse.log.protocol import Head, Log
@@ -34,7 +36,8 @@ CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 MANIFEST: Final = "golden.toml"
 EXPORT: Final = "session.jsonl"
 FORMAT: Final = 1
-NAME_CHARACTERS_MAX: Final = 80
+NAME: Final = re.compile(r"[\w-][^\s:@/\\\x00-\x1f\x7f]{0,79}")
+"""A session's name that a folder can have."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,7 +180,7 @@ def keep(path: Path, report: "Report", folder: Path, *, force: bool) -> Kept:
     data = _exported(path)
     name = opened.name or session
     target = folder / name
-    if len(name) > NAME_CHARACTERS_MAX or target.parent != folder or name.startswith("."):
+    if not NAME.fullmatch(name):
         raise UsageError(f"a session named {name!r} makes no folder", hint="start it with another --name")
     manifest = _written(_manifest(session, head, opened, report))
     before = _texts(target)
@@ -187,7 +190,7 @@ def keep(path: Path, report: "Report", folder: Path, *, force: bool) -> Kept:
         difflib.unified_diff(before[0].splitlines(), manifest.splitlines(), "before", "now", lineterm="")
     )
     if before != ("", b"") and not force:
-        shown = "\n".join(difference[2:]) or "the export holds other events"
+        shown = visible("\n".join(difference[2:])) or "the export holds other events"
         raise UsageError(
             f"{target} is there already, and would change:\n{shown}", hint="--force replaces it, once you know why"
         )
@@ -285,7 +288,7 @@ def read_fixture(folder: Path) -> Fixture:
 def check(fixture: Fixture, what: Check, workspace: Path) -> str:
     """What is wrong with one aspect of a fixture, as lines for a person; "" if nothing is."""
     with closing(open_log(fixture.folder / EXPORT)) as log:
-        return _checked(log, fixture, what, workspace)
+        return visible(_checked(log, fixture, what, workspace))
 
 
 def _checked(log: "Log", fixture: Fixture, what: Check, workspace: Path) -> str:

@@ -14,6 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from muse import app
 from muse.effect.model.scripted import Step
 from muse.event.content import Origin
@@ -27,9 +29,12 @@ from muse.event.kinds import (
     PolicyChanged,
     UserPrompted,
 )  # fmt: skip
+from muse.log.export import write_export
 from muse.runtime.seal import seal
 from muse.testing.wire import AnthropicServer, OpenAIServer, Trouble
 from tests.e2e.rig import Rig
+from tests.runtime.rig import Rig as InProcess
+from tests.runtime.rig import steps
 
 RULES = ("--allow", "shell(echo *)", "--allow", "shell(mkdir *)", "--deny", "shell(ln *)")
 KEPT = Path(__file__).with_name("recorded")
@@ -243,6 +248,28 @@ def rules(rig: Rig) -> None:
     assert host.wait(60) == 0, rig.said()
 
 
+def opaque(folder: Path) -> None:
+    """A call of class opaque whose host goes in the middle: the one doubt that stays. In this process, for no tool that
+    muse brings is of that class."""
+    rig = InProcess(folder, steps(2))
+    rig.submit(UserPrompted(text="go there", origin=Origin(pid=1)))
+
+    async def left_alone() -> None:
+        running = rig.open()
+        rig.tally.hold = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.run)
+            await rig.tally.started.wait()
+            running.stop()
+        running.release()
+
+    anyio.run(left_alone)
+    rig.tally.hold = None
+    rig.run()
+    with closing(rig.handle()) as log, (KEPT / "opaque.jsonl").open("wb") as file:
+        write_export(log, file.write)
+
+
 def unknown(rig: Rig) -> None:
     """Without snapshots it is not known what a command changed."""
     steps = [shell("echo x > x.txt"), {"uses": [["write", {"path": "y.txt", "content": "y"}]]}, DONE]
@@ -259,6 +286,8 @@ SESSIONS = {
 
 def main() -> None:
     KEPT.mkdir(exist_ok=True)
+    if not (KEPT / "opaque.jsonl").exists():
+        opaque(Path(tempfile.mkdtemp(prefix="recorded-")))
     for name, play in SESSIONS.items():
         if (KEPT / f"{name}.jsonl").exists():
             continue
