@@ -135,6 +135,8 @@ class Rig:
     def verify(self, session: str = "last") -> None:
         done = self.muse("verify", session)
         assert done.returncode == 0, done.stdout + done.stderr
+        divergence = app.verify_story(self.path(session)).divergence
+        assert divergence is None, divergence
 
     def read(self, name: str) -> str:
         return (self.workspace / name).read_text()

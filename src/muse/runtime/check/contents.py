@@ -36,6 +36,9 @@ PARTIAL_CHARACTERS_MAX: Final = 100_000
 MASKED: Final = re.compile(r"\[(secret [^\]\n]+|api key)\]")
 """Stands where a known secret stood: there a text is not simply that of its bytes."""
 
+REPLACED: Final = "\ufffd".encode()
+"""Stands where a byte was no text."""
+
 _digest_form: Final = re.compile(r"[0-9a-f]{64}")
 _left_out: Final = re.compile(r"\n?\[\.\.\. ([0-9]+) bytes left out;[^\n]*\.\.\.\]\n")
 
@@ -202,9 +205,10 @@ def _require_file(state: Session, body: ToolStarted) -> None:
 
 
 def _require_line_end(body: ToolFinished, text: bytes) -> None:
-    """An output that a model got whole ends where a line does, or the text; an ending of the tool's own follows."""
+    """An output that a model got whole ends where a line does, or the text; an ending of the tool's own follows. Where
+    the text is not just its bytes, and all of it could not be kept, there is nothing to hold it against."""
     at = body.output_bytes
-    if not at or _left_out.search(text.decode()):
+    if not at or _left_out.search(text.decode()) or MASKED.search(text.decode()) or REPLACED in text:
         return
     if at > len(text) or (at < len(text) and b"\n" not in (text[at - 1 : at], text[at : at + 1])):
         raise Diverged("content", f"the text of {body.call} holds no output of that length", len(text), at)

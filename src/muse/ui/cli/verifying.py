@@ -91,7 +91,11 @@ def _json(report: "Report", path: Path, kept: "Kept | None") -> str:
 
 def _same(report: "Report", out: Answers) -> None:
     counts = f"{plural(report.events, 'event')}, {plural(len(report.agents), 'agent')}"
-    out.line(f"{one_line(report.session)}  {counts}: {paint('nothing diverges', '32', out.colour)}")
+    if report.decisions:
+        found = paint("nothing diverges", "32", out.colour)
+    else:
+        found = paint("nothing of it can be derived again", "33", out.colour)
+    out.line(f"{one_line(report.session)}  {counts}: {found}")
     by_type = ", ".join(f"{count} {name}" for name, count in report.decisions.items())
     _row(out, "decisions", f"{plural(sum(report.decisions.values()), 'decision')} derived again: {by_type or 'none'}")
     _row(out, "requests", f"{plural(report.requests, 'request')} built again, byte for byte")
