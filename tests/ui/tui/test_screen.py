@@ -159,7 +159,7 @@ def test_a_click_chooses_a_row_and_one_on_the_minimap_jumps(session: Path) -> No
 SAFE = tuple(
     key.keys.split(",")[-1]
     for key in KEYS
-    if key.action not in ("quit", "suspend", "ask_seq", "ask_text", "ask_filter", "only_type", "only_agent")
+    if key.action not in ("quit", "suspend", "ask_seq", "ask_text", "ask_filter", "only_type", "only_agent", "play")
 )
 """What can be pressed in any order; those left out end the story or begin a line."""
 

@@ -4,7 +4,6 @@ What keys do stands in `screen.py`; what a session says comes from `Steps` and t
 """
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,7 +12,6 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.worker import get_current_worker
 
 from muse import app
 from muse.app.step_search import Pattern
@@ -234,13 +232,7 @@ class Frame(Screen[int]):
     def _slowly(self, seq: int) -> sources.Content:
         """What a thread made, or the word that it does."""
         made = self.slow.get(self.view, seq)
-        if made is None:
-            self.run_worker(partial(self._make, self.view, seq), thread=True, group="slow", exclusive=True)
         return made or sources.Content(f"{self.view} …", (Line("reading the log for it …", "dim"),))
-
-    def _make(self, view: str, seq: int) -> None:
-        worker = get_current_worker()
-        self.slow.make(view, seq, lambda: worker.is_cancelled)
 
     def on_computed(self, message: Computed) -> None:
         """A pane that took its time can be shown."""

@@ -48,6 +48,8 @@ class Listing:
         self._lanes: tuple[Lane, ...] = ()
         self._lanes_at = -1
         self._start: datetime | None = None
+        self._map: list[int] = []
+        self._map_of: tuple[int, ...] = ()
 
     # -- places ------------------------------------------------------------------------------------------------------
 
@@ -88,7 +90,10 @@ class Listing:
 
     def minimap(self, cells: int) -> list[int]:
         """The marks of the whole list in so many cells."""
-        return self.steps.minimap(1, self.steps.head, cells, self.selection)
+        known = (cells, self.steps.indexed, self.steps.head, self.looked, self.events)
+        if self._map_of != known:
+            self._map_of, self._map = known, self.steps.minimap(1, self.steps.head, cells, self.selection)
+        return self._map
 
     # -- rows --------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from textual.app import App
 from textual.binding import BindingType
+from textual.worker import WorkerFailed
 
 from muse import app
 from muse.app.steps import Steps
@@ -42,6 +43,15 @@ class ReplayApp(App[int], inherit_bindings=False):
         loop = asyncio.get_running_loop()
         for number in ENDING:
             loop.add_signal_handler(number, self.exit, 128 + number)
+
+    def _fatal_error(self) -> None:
+        """The front door tells of it, in a line, when the terminal is as it was."""
+        self._close_messages_no_wait()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the screen, if it was not the reader."""
+        return self._exception.error if isinstance(self._exception, WorkerFailed) else self._exception
 
     def get_default_screen(self) -> ReplayScreen:
         """The one screen."""
@@ -94,5 +104,8 @@ def replay_on_screen(place: Place, *, colour: bool, wanted: Filter) -> int:
     if not colour:
         os.environ["NO_COLOR"] = "1"  # Textual asks for nothing else, and what it starts is to know it too
     with app.read_session(place.path, check=False) as reading:
-        code = ReplayApp(opened(place, reading, wanted=wanted)).run()
+        shown = ReplayApp(opened(place, reading, wanted=wanted))
+        code = shown.run()
+    if shown.failure is not None:
+        raise shown.failure
     return code if code is not None else 1

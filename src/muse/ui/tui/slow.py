@@ -4,6 +4,7 @@ Each reads the log by a handle of its own, in a thread, so that the screen stays
 while.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,7 +16,7 @@ from textual.message import Message
 from muse import app
 from muse.errors import MuseError, UsageError
 from muse.event.sent import Request
-from muse.ui.tui.sources import Content, failed
+from muse.ui.tui.sources import NOT_KNOWN, Content, failed
 from muse.view import causes
 from muse.view.amounts import plural
 from muse.view.line import Line
@@ -40,32 +41,52 @@ class Computed(Message):
 
 
 class Slow:
-    """Makes contents in threads and keeps them."""
+    """Makes contents in a thread, one at a time and only the newest wish, and keeps them.
+
+    The thread is one that nobody waits for: who leaves the screen does not wait for the log to be read.
+    """
 
     def __init__(self, read: Callable[[], app.Reading], tell: Callable[[Message], object]) -> None:
         self._read = read
         self._tell = tell
         self._kept: OrderedDict[tuple[str, int], Content] = OrderedDict()
+        self._lock = threading.Lock()
+        self._wanted: tuple[str, int] | None = None
+        self._busy = False
 
     def get(self, view: str, seq: int) -> Content | None:
-        """What was made of it, None where it is not there."""
-        found = self._kept.get((view, seq))
-        if found is not None:
-            self._kept.move_to_end((view, seq))
+        """What was made of it; None where it is not there yet, and will be told."""
+        with self._lock:
+            found = self._kept.get((view, seq))
+            if found is None:
+                self._wanted = view, seq
+                if not self._busy:
+                    self._busy = True
+                    threading.Thread(target=self._run, daemon=True).start()
         return found
 
-    def make(self, view: str, seq: int, cancelled: Callable[[], bool]) -> None:
-        """Make it, keep it, tell. For a thread."""
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                wanted, self._wanted = self._wanted, None
+                if wanted is None or wanted in self._kept:
+                    self._busy = False
+                    return
+            made = self._made(*wanted)
+            with self._lock:
+                self._kept[wanted] = made
+                while len(self._kept) > 1 and (len(self._kept) > KEPT_MAX or self._lines() > KEPT_LINES_MAX):
+                    self._kept.popitem(last=False)
+            self._tell(Computed(*wanted))
+
+    def _made(self, view: str, seq: int) -> Content:
         try:
             with closing(self._read()) as reading:
-                made = MAKERS[view](reading, seq)
+                return MAKERS[view](reading, seq)
         except MuseError as error:
-            made = failed(error)
-        if not cancelled():
-            self._kept[view, seq] = made
-            while len(self._kept) > 1 and (len(self._kept) > KEPT_MAX or self._lines() > KEPT_LINES_MAX):
-                self._kept.popitem(last=False)
-            self._tell(Computed(view, seq))
+            return failed(error)
+        except (AssertionError, LookupError) as error:  # an impossible story, as the fold finds it
+            return Content(view, (Line(f"{NOT_KNOWN}: {one_line(str(error))}", "bad"),))
 
     def _lines(self) -> int:
         return sum(len(one.lines) for one in self._kept.values())
