@@ -4,12 +4,13 @@
 #
 # The others run: events, codec and commitment with their vectors (tests/event), fold, decide, view, the random worlds and
 # stores (tests/property), stored logs of released formats and their replay (tests/golden), the stores' conformance,
-# verification and exports (of tests/log), the loop (tests/runtime), the runner, whose processes are of that Python
-# (tests/effect/runner), what is imported, and a whole demo. On one Python only: what tries the kernel, git, disks, other
-# programs, the wire and the front doors, and what takes long. `WHOLE=1` runs all but what takes long on the others too.
+# verification and exports (of tests/log), the loop and what derives a session again (tests/runtime), how the runner
+# starts, whose processes are of that Python, what is imported, and a whole demo. On one Python only: what tries the
+# kernel, git, disks, other programs, killed processes, the wire and the front doors, and what takes long. `WHOLE=1` runs
+# all but what takes long on the others too.
 #
-# mypy and the import contracts run beside the first tests. One worker more than there are cores: tests wait for processes half of
-# their time.
+# mypy and the import contracts run beside the first tests. One worker more than there are cores: tests wait for
+# processes half of their time.
 set -eu
 cd "$(dirname "$0")/.."
 bin=${VENV:-.venv}/bin
@@ -38,9 +39,10 @@ trap 'rm -f "$checked"' EXIT
 ( "$bin/mypy" && "$bin/lint-imports" ) >"$checked" 2>&1 &
 checks=$!
 
-core="tests/event tests/fold tests/decide tests/view tests/property tests/golden tests/runtime tests/effect/runner
-tests/test_config.py tests/log/test_catalog.py tests/log/test_conformance.py tests/log/test_export.py tests/log/test_export_check.py
-tests/log/test_redact.py tests/log/test_verify.py tests/ui/test_imports.py
+core="tests/event tests/fold tests/decide tests/view tests/property tests/golden tests/runtime tests/test_config.py
+tests/effect/runner/test_supervisor.py tests/effect/runner/test_peers.py tests/ui/test_imports.py
+tests/log/test_catalog.py tests/log/test_conformance.py tests/log/test_export.py tests/log/test_export_check.py
+tests/log/test_redact.py tests/log/test_verify.py
 tests/e2e/test_demo.py::test_what_the_demo_claims_is_what_can_be_counted"
 [ -n "${WHOLE:-}" ] && core=tests
 
