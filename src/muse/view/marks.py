@@ -3,9 +3,9 @@
 A pure function of the event. This module must not know signs, colours or where marks are kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from muse.event import kinds
 from muse.event.envelope import Event
@@ -14,18 +14,19 @@ OUTCOMES_BAD: Final = frozenset({"failed", "provider", "unanswered", "budget"})
 
 
 class Mark(IntEnum):
-    """What an event is; where several hold, the one that stands first here. Fits into a byte, and a set of them into
-    one integer: see `bits`."""
+    """What an event is; one of them for each. Fits into a byte, and a set of them into one integer: see `bits`."""
 
     OTHER = 0
     ERROR = 1
-    """Something failed: a tool, a model call, the session; or its text could not be understood."""
+    """Something failed: a tool, a model call, an agent, the session; or events were lost."""
     DOUBT = 2
+    """It may or may not have happened."""
     APPROVAL = 3
     """Asked or answered, policy changed, a command refused."""
     EDIT = 4
     """Files changed."""
     CANCEL = 5
+    """Asked for, or what ended by it."""
     STEER = 6
     """Words that join a running turn, and pause and continue."""
     PERSON = 7
@@ -45,7 +46,7 @@ _BY_TYPE: Final = {
     "files.changed": Mark.EDIT, "workspace.restored": Mark.EDIT, "files.unknown": Mark.DOUBT,
     "cancel.requested": Mark.CANCEL, "agent.steered": Mark.STEER, "agent.paused": Mark.STEER,
     "agent.continued": Mark.STEER, "budget.raised": Mark.LIMIT, "budget.reached": Mark.LIMIT,
-    "model.failed": Mark.ERROR, "log.recovered": Mark.ERROR,
+    "log.recovered": Mark.ERROR,
 }  # fmt: skip
 _BY_GROUP: Final = {
     "user": Mark.PERSON, "question": Mark.PERSON, "note": Mark.PERSON, "agent": Mark.SPAWN, "result": Mark.SPAWN,
@@ -56,19 +57,40 @@ _BY_GROUP: Final = {
 
 def mark(event: Event) -> Mark:
     """What this event is."""
-    body = event.body
-    if isinstance(body, kinds.ToolFinished):
-        if body.status == "unknown":
-            return Mark.DOUBT
-        return Mark.ERROR if body.status == "error" else Mark.TOOL
-    if isinstance(body, kinds.SessionClosed):
-        return Mark.ERROR if body.outcome in OUTCOMES_BAD else Mark.SESSION
-    if isinstance(body, kinds.UserPrompted) and body.delivery == "steer":
-        return Mark.STEER
-    if isinstance(body, kinds.AgentFinished) and body.outcome == "failed":
-        return Mark.ERROR
-    found = _BY_TYPE.get(event.type)
+    said = _BY_BODY.get(type(event.body))
+    found = said(event.body) if said is not None else None
+    if found is None:
+        found = _BY_TYPE.get(event.type)
     return found if found is not None else _BY_GROUP.get(event.type.partition(".")[0], Mark.OTHER)
+
+
+def _tool(body: kinds.ToolFinished) -> Mark | None:
+    if body.status in ("unknown", "cancelled"):
+        return Mark.DOUBT if body.status == "unknown" else Mark.CANCEL
+    return Mark.ERROR if body.status == "error" or body.timed_out or body.exit_code not in (None, 0) else None
+
+
+def _failed(body: kinds.ModelFailed) -> Mark | None:
+    return Mark.CANCEL if body.failure == "cancelled" else Mark.ERROR
+
+
+def _responded(body: kinds.ModelResponded) -> Mark | None:
+    return Mark.ERROR if body.stop in ("max_tokens", "refusal") else None
+
+
+def _ended(body: kinds.SessionClosed | kinds.AgentFinished) -> Mark | None:
+    return Mark.ERROR if body.outcome in OUTCOMES_BAD else None
+
+
+def _prompted(body: kinds.UserPrompted) -> Mark | None:
+    return Mark.STEER if body.delivery == "steer" else None
+
+
+_BY_BODY: Final[dict[type, Callable[[Any], Mark | None]]] = {
+    kinds.ToolFinished: _tool, kinds.ModelFailed: _failed, kinds.ModelResponded: _responded,
+    kinds.SessionClosed: _ended, kinds.AgentFinished: _ended, kinds.UserPrompted: _prompted,
+}  # fmt: skip
+"""What a body adds to its type."""
 
 
 def bits(marks: Iterable[Mark]) -> int:
