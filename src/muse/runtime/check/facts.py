@@ -203,6 +203,8 @@ def _require_end(run: ToolRun, body: ToolFinished, verdict: str) -> None:
     if body.status == "ok" and (body.exit_code not in (None, 0) or body.timed_out or run.observed.error):
         said = run.observed.error or f"exit code {body.exit_code}, timed out: {body.timed_out}"
         raise Diverged("content", f"{body.call} went well and did not", "an error", said)
+    if verdict == "done" and body.status == "unknown":
+        raise Diverged("content", f"{body.call} was found done, and how it ended is unknown", "an outcome", body.status)
     if run.recovery != "reconcilable":
         return
     told = {"done": "ok", "unknown": "unknown"}.get(verdict, body.status)
