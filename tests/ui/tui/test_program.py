@@ -1,5 +1,6 @@
 """The installed `muse replay` on a pseudo-terminal: how it ends, what bytes it writes, and a session that runs."""
 
+import base64
 import re
 import signal
 import termios
@@ -66,6 +67,17 @@ def test_a_running_session_is_followed_to_its_end(world: World) -> None:
     on.expect("It went on.")
     on.expect("closed")
     assert running.wait() == 0
+    on.send("q")
+    assert on.end()[0] == 0
+
+
+def test_the_address_is_copied_by_the_terminal(world: World) -> None:
+    address = placed(world)
+    on = world.terminal("replay", address)
+    on.expect("#32/71")
+    on.send("y")
+    shown = on.expect("\x07")
+    assert f"\x1b]52;c;{base64.b64encode(address.encode()).decode()}\x07" in shown
     on.send("q")
     assert on.end()[0] == 0
 

@@ -21,9 +21,9 @@ SIGNS: Final[dict[Mark, tuple[str, Style, str]]] = {
     Mark.APPROVAL: ("?", Style(color="yellow"), "an approval, asked or decided"),
     Mark.CANCEL: ("■", Style(color="yellow"), "a cancel"),
     Mark.STEER: ("»", Style(color="cyan"), "a steer, a pause"),
-    Mark.PERSON: ("›", Style(color="cyan"), "a person's words"),
     Mark.EDIT: ("±", Style(color="green"), "files changed"),
     Mark.SPAWN: ("+", Style(color="magenta"), "an agent begins, ends, speaks"),
+    Mark.PERSON: ("›", Style(color="cyan"), "a person's words"),
     Mark.LIMIT: ("$", Style(color="yellow"), "a limit, a wait"),
     Mark.SESSION: ("▪", DIM, "the session, the log"),
     Mark.MODEL: ("·", DIM, "the model"),
@@ -32,8 +32,6 @@ SIGNS: Final[dict[Mark, tuple[str, Style, str]]] = {
 }
 """In the order of urgency: the sign, its style, and what the help says."""
 NOTHING: Final = (" ", PLAIN)
-QUIET: Final = frozenset({Mark.MODEL, Mark.TOOL, Mark.OTHER, Mark.SESSION, Mark.LIMIT})
-"""Shown dim, and not counted in the legend's first lines."""
 
 
 def sign(found: int) -> tuple[str, Style]:

@@ -139,7 +139,7 @@ def _chain_lines(chain: causes.Chain) -> Iterator[Line]:
             yield Line(f"  + {rest.relation}: #{rest.row.seq} {rest.row.agent} {row_words(rest.row)}")
         if len(step.rests) > RESTS_SHOWN:
             yield Line(f"  + {plural(len(step.rests) - RESTS_SHOWN, 'more', 'more')}: muse why --all has them", "dim")
-    yield Line(f"ends here: {chain.words}", "dim")
+    yield Line(f"ends here: {one_line(chain.words)}", "dim")
 
 
 MAKERS: Final[dict[str, Made]] = {"request": request, "difference": difference, "why": why}
