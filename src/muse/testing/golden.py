@@ -33,10 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect the folder of fixtures too, where not just some tests were named, or where it was named itself."""
-    named = config.getoption("--muse-golden")
-    everything = config.args_source is not pytest.Config.ArgsSource.ARGS
+    source, sources = config.args_source, pytest.Config.ArgsSource
+    at_top = source is sources.INVOCATION_DIR and config.invocation_params.dir.resolve() == config.rootpath.resolve()
+    everything = at_top or source is sources.TESTPATHS
     folder = _folder(config)
-    if folder is None or not (named or everything):
+    if folder is None or not (everything or config.getoption("--muse-golden")):
         return
     if not folder.is_dir():
         raise pytest.UsageError(f"muse_golden: there is no folder {folder}")
