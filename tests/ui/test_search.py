@@ -256,6 +256,15 @@ def test_the_index_is_private_and_comes_back(own: Path) -> None:
     assert indexes(own) == [index]
 
 
+def test_a_home_of_any_name_has_an_index(tmp_path: Path) -> None:
+    home = tmp_path / os.fsdecode(b"100%\xff ?#")
+    told(home, NoteAdded(text="needle"))
+    for _ in range(2):
+        done = ask(home, "search", "needle")
+        assert (done.code, done.err) == (0, "")
+    assert [path.name for path in indexes(home)] == [f"{OLD.replace('1129', '1130')}.index"]
+
+
 def test_a_damaged_index_is_made_anew_and_that_is_said(own: Path) -> None:
     assert addresses(own, "culprit please")
     (index,) = indexes(own)

@@ -24,7 +24,7 @@ class Telling:
         self.path = home / "sessions" / session[:4] / session[4:6] / session[6:8] / f"{session}.muse"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.log = SqliteLog.create(self.path, session, commands=COMMANDS)
-        self.ownership: Ownership = claim(self.log, SETTINGS, str(home), lambda _: (), name=name)
+        self.ownership: Ownership = claim(self.log, SETTINGS, "/", lambda _: (), name=name)
         self.head = 1
 
     def say(self, *bodies: msgspec.Struct, agent: str = "main", cause: int = 0) -> int:

@@ -89,7 +89,7 @@ _DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 def build(path: Path, session: str) -> None:
     """Turn an empty file into a log without events, whole on disk when this returns."""
-    db = apsw.Connection(_uri(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+    db = apsw.Connection(uri(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     try:
         _set(db, "application_id", APPLICATION_ID)
         _set(db, "user_version", FORMAT_VERSION)
@@ -201,14 +201,13 @@ def _open(path: Path, read_only: bool) -> apsw.Connection:
     if not read_only:
         if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
             raise StoreUnavailable(f"{path} cannot be written", hint=hint_for(path))
-        return apsw.Connection(_uri(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+        return apsw.Connection(uri(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     if _is_frozen(path):  # SQLite then takes no locks and makes no files
-        uri = f"{_uri(path)}?immutable=1"
-        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    return apsw.Connection(_uri(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        return apsw.Connection(f"{uri(path)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    return apsw.Connection(uri(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
-def _uri(path: Path) -> str:
+def uri(path: Path) -> str:
     """A file's name for SQLite, whatever bytes it is made of (https://sqlite.org/uri.html)."""
     return f"file:{quote(os.fsencode(path.absolute()))}"
 

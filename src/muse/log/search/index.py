@@ -17,7 +17,7 @@ import msgspec
 
 from muse.errors import StoreUnavailable
 from muse.log.place import has_room, private_file, private_folder
-from muse.log.schema import Patience
+from muse.log.schema import Patience, uri
 from muse.log.search.query import Query, fold
 
 INDEX_VERSION: Final = 1
@@ -223,7 +223,7 @@ def remove(path: Path) -> bool:
 
 def _connect(path: Path, flags: int) -> apsw.Connection:
     with _translated(path):
-        db = apsw.Connection(str(path), flags=flags)
+        db = apsw.Connection(uri(path), flags=flags | apsw.SQLITE_OPEN_URI)
         try:
             db.set_busy_handler(Patience(RETRY_SECONDS))
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)

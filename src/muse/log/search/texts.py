@@ -22,6 +22,8 @@ TEXT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of a longer content only so much is searched; that is said."""
 EVENT_CHARS_MAX: Final = 32 * 1024 * 1024
 """So many characters of one event are searched."""
+DEPTH_MAX: Final = 64
+"""Arguments that nest deeper are searched as the JSON that they are."""
 BINARY_LOOK: Final = 8_000
 """A file with a NUL within its first bytes is no text (git's test)."""
 
@@ -154,23 +156,27 @@ def _arguments(tool: str, args: str) -> Iterator[tuple[TextKind, str]]:
     """The texts in a call's arguments as they are meant, not as JSON escapes them; the whole where it is no JSON."""
     try:
         value = msgspec.json.decode(args or "{}")
+        command = command_in(tool, value) if isinstance(value, dict) else ""
+        if command:
+            value = {name: item for name, item in value.items() if name not in ("command", "cmd")}
+        said = "\n".join(_strings(value, "", DEPTH_MAX))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         yield "arguments", args
         return
-    if isinstance(value, dict) and (command := command_in(tool, value)):
-        yield "command", command
-        value = {name: item for name, item in value.items() if name not in ("command", "cmd")}
-    yield "arguments", "\n".join(_strings(value, ""))
+    yield "command", command
+    yield "arguments", said
 
 
-def _strings(value: Any, name: str) -> Iterator[str]:
-    """`name: text` for each text or number in foreign JSON; the parser limits how deep that nests."""
+def _strings(value: Any, name: str, depth: int) -> Iterator[str]:
+    """`name: text` for each text or number in foreign JSON. RecursionError: it nests deeper than `depth`."""
+    if depth == 0:
+        raise RecursionError
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _strings(item, f"{name}.{key}" if name else str(key))
+            yield from _strings(item, f"{name}.{key}" if name else str(key), depth - 1)
     elif isinstance(value, list):
         for item in value:
-            yield from _strings(item, name)
+            yield from _strings(item, name, depth - 1)
     elif isinstance(value, str) or (value is not None and not isinstance(value, bool)):
         yield f"{name}: {value}" if name else f"{value}"
 
