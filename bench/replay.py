@@ -69,7 +69,7 @@ def section(folder: Path, sizes: Sizes) -> Section:
         after=(
             "The first rows are read as a page; neither the chain nor the index is waited for. The index is built "
             "beside the screen in slices: it follows the chain, folds, and keeps some twenty bytes an event and a "
-            f"state without transcripts every 512. *A step* is a random one of {STEPS}: a page of 50 rows, its detail "
+            f"state without transcripts every 256. *A step* is a random one of {STEPS}: a page of 50 rows, its detail "
             "with blobs, the state pane. Until the index has come to an event its row and detail are there, its state "
             "is not: who goes to the end of a long log at once waits for its state as long as the index takes. A "
             "search makes what is shown of an event only where its stored bytes can hold the text; an expression "

@@ -18,7 +18,7 @@ from muse.fold.evolve import evolve
 from muse.fold.state import Agent as Agent
 from muse.fold.state import Session
 
-EVERY_EVENTS: Final = 512
+EVERY_EVENTS: Final = 256
 """How many events lie between two kept states; more, where there are more agents than this."""
 
 Between = Callable[[int, int], Iterable[Event]]
