@@ -230,3 +230,27 @@ def test_agents_files_in_the_sessions_own_folder_are_found_by_the_session_that_t
     assert {one["agent"] for one in alone} == {"main"}
     sources = [Path(one["file"]).name for one in home.json("import", home.folder, "--json")]
     assert sources == ["S.jsonl", "agent-A2.jsonl", "rollout.jsonl"]
+
+
+def test_last_means_an_imported_session_only_where_there_is_no_other(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    newer = CODEX.replace(b"/w", str(folder).encode()).replace(b"2026-", b"3026-")
+    home.codex.write_bytes(newer)
+    home.run("import", home.codex)
+    assert home.json("replay", "--json")[0]["type"] == "log.imported"
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"steps": [{"text": "yes"}]}))
+    assert home.run("exec", "hi", "--model", f"scripted/{script}", "--json").return_value == 0
+    home.run("import", home.codex, "--force")
+    assert home.json("ls", "--json")[0]["imported"] == "codex"
+    assert home.json("replay", "--json")[0]["type"] == "session.opened"
+
+
+def test_a_first_line_of_any_length_says_what_a_file_is(home: Home) -> None:
+    long = wrapped("session_meta", id="own", base_instructions={"text": "x" * 5_000_000})
+    home.codex.write_bytes(b"\xef\xbb\xbf" + jsonl([long, message("user", "hi")]))
+    assert [one["type"] for one in home.json("replay", home.codex, "--json")].count("user.prompted") == 1

@@ -23,7 +23,7 @@ from muse.event import codec, commitment
 from muse.event.content import BlobRef
 from muse.event.kinds import COMMANDS, KINDS, LogImported
 from muse.ingest.formats import HEAD_BYTES, READERS, Format, recognise
-from muse.ingest.lines import SourceFile, read_line, text
+from muse.ingest.lines import LINE_BYTES_MAX, SourceFile, read_line, text
 from muse.ingest.writer import Import, Keep, Made
 from muse.log.export_check import lines_of
 from muse.log.export_read import read_export
@@ -81,7 +81,10 @@ def is_export(path: Path) -> bool:
 def format_of(path: Path) -> Format:
     """Which agent wrote a file, "" for one of another kind. Raises OSError."""
     with path.open("rb") as file:
-        return recognise(file.read(HEAD_BYTES))
+        head = file.read(HEAD_BYTES)
+        if len(head) == HEAD_BYTES and b"\n" not in head:
+            head += file.readline(LINE_BYTES_MAX)
+        return recognise(head)
 
 
 def open_view(path: Path, *, check: bool) -> Log | None:

@@ -81,7 +81,7 @@ def read_line(data: bytes, number: int = 1) -> Line:
             return Line(number, data, value if type(value) is dict else None)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             pass
-    text = data.decode("utf-8", "replace")
+    text = data.decode("utf-8-sig", "replace")
     try:
         value = _cleaned(json.loads(text))
         return Line(number, data, value if type(value) is dict else None, mended=True)

@@ -144,8 +144,10 @@ def _last_in(files: list[Path], folder: Path, running: bool) -> Path:
 
 def _newest(files: list[Path], places: list[str]) -> tuple[dict[str, Path], list[app.Entry]]:
     """The newest session of each folder, at least until the first of the `places` has one; and those whose folder
-    cannot be read. One of the places may have had another name."""
+    cannot be read. One of the places may have had another name. An imported session is meant only where there is no
+    other: nothing goes on from it."""
     newest: dict[str, Path] = {}
+    imported: dict[str, Path] = {}
     unreadable: list[app.Entry] = []
     listing = app.catalog()
     for start in range(0, len(files), LOOKED_AT_ONCE):
@@ -153,12 +155,13 @@ def _newest(files: list[Path], places: list[str]) -> tuple[dict[str, Path], list
         now = app.renamed((entry for entry in entries if entry.workspace not in newest), places)
         for entry in entries:
             if entry.workspace:
-                newest.setdefault(now.get(entry.workspace, entry.workspace), Path(entry.file))
+                known = imported if entry.imported else newest
+                known.setdefault(now.get(entry.workspace, entry.workspace), Path(entry.file))
             elif entry.state == "damaged":
                 unreadable.append(entry)
         if places[0] in newest:  # nothing is nearer, and nothing newer
             break
-    return newest, unreadable
+    return imported | newest, unreadable
 
 
 def _nothing_here(folder: Path, newest: dict[str, Path]) -> UsageError:
