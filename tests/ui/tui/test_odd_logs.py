@@ -7,9 +7,11 @@ from pathlib import Path
 import apsw
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from muse.event import codec, kinds
 from muse.log.sqlite import SqliteLog
+from muse.ui.cli import cli
 from tests.property.played import Bytes, place_of, reading_of
 from tests.ui.tui.made import write_session
 from tests.ui.tui.pilots import Reader, reads
@@ -116,3 +118,28 @@ def test_a_story_that_cannot_have_been_has_rows_and_no_state(session: Path, tmp_
         await reader.until(lambda: any("not known" in line for line in reader.pane("state")))
 
     reads(tmp_path / "no.muse", story, size=(160, 40), opens=lambda: reading_of(place))
+
+
+def test_what_is_redacted_meanwhile_is_not_shown_any_more(
+    session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSE_HOME", str(tmp_path / "home"))
+    path = tmp_path / "kept.muse"
+    path.write_bytes(session.read_bytes())
+
+    async def story(reader: Reader) -> None:
+        assert any("The checkout test fails" in line for line in reader.pane("detail"))
+        await reader.press("w")
+        await reader.until(lambda: any("ends here" in line for line in reader.pane("detail")))
+        await reader.press("w")
+        done = CliRunner().invoke(cli, ["redact", f"{path}@2", "-y"], standalone_mode=False)
+        assert done.exception is None, done.exception
+        await reader.until(
+            lambda: not any("The checkout test" in line for line in (*reader.rows, *reader.pane("detail")))
+        )
+        assert any("hidden by redaction" in line for line in reader.pane("detail"))
+        await reader.press("w")
+        await reader.until(lambda: any("ends here" in line for line in reader.pane("detail")))
+        assert not any("The checkout test" in line for line in reader.pane("detail"))
+
+    reads(path, story, seq=2)

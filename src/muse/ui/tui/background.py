@@ -20,6 +20,8 @@ IDLE_SECONDS: Final = 0.2
 """How often it is looked whether the log has grown."""
 TELL_SECONDS: Final = 0.1
 """Progress is told no more often."""
+NEW_MAX: Final = 1_000
+"""After more new events than this at once it is not looked whether something was taken out: all is read again."""
 OWNER_SECONDS: Final = 2.0
 """How often it is looked who runs the session."""
 
@@ -68,14 +70,22 @@ class Background:
     def _slice(self) -> tuple[bool, bool]:
         """Whether there is news, and whether there is more to do at once."""
         steps, listing = self.listing.steps, self.listing
+        head = steps.head
         before = (steps.indexed, steps.damage, listing.events, self.owner, listing.looked)
         grown = steps.refresh()
+        if grown and self._redacted(head):
+            listing.forget()
         more = steps.index(SLICE_SECONDS)
         more = listing.grow(SLICE_SECONDS) or more
         if not more and time.monotonic() - self._looked > OWNER_SECONDS:
             self.owner, self._looked = self._owner(), time.monotonic()
         after = (steps.indexed, steps.damage, listing.events, self.owner, listing.looked)
         return grown or before != after, more
+
+    def _redacted(self, head: int) -> bool:
+        """Whether one of the events after `head` took something out of the log, which must not be shown any more."""
+        new = self.listing.steps.rows(head + 1, NEW_MAX)
+        return len(new) == NEW_MAX or any(row.type == "log.redacted" for row in new)
 
     def search(self, wanted: Pattern, seq: int, *, forward: bool, cancelled: Callable[[], bool]) -> None:
         """Look for the next place after (or before) `seq`, and tell."""

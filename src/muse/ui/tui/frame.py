@@ -82,6 +82,7 @@ class Frame(Screen[int]):
         self.background = Background(self.listing, self.post_message, opened.owner)
         self.slow = Slow(opened.read, self.post_message)
         self._filled = (0, False)
+        self._forgotten = 0
         self.jumps = Jumps()
         self.wanted_seq = opened.seq
         self.note = ""
@@ -204,6 +205,9 @@ class Frame(Screen[int]):
         """The index went on: fill the panes again where that says more, and only there."""
         seq = self.list.seq
         filled, known = self._filled
+        if self._forgotten != self.listing.forgotten:
+            self._forgotten, filled = self.listing.forgotten, 0
+            self.slow.forget()
         if filled != seq or (not known and (self.view == "state" or seq <= self.listing.steps.indexed)):
             self.settle()
             return

@@ -43,6 +43,8 @@ class Listing:
         self._content = content
         self._home = home
         self.filtering: Filtering | None = None
+        self.forgotten = 0
+        """How often all that was read had to be forgotten."""
         self._rows: dict[int, Row] = {}
         self._early: set[int] = set()
         self._lanes: tuple[Lane, ...] = ()
@@ -136,6 +138,12 @@ class Listing:
             seq=self.steps.head + 1, time="", agent="", type="", kind="log", severity="bad", mark="✗", label="damaged",
             summary=f"{words}; what stands here and later cannot be read",
         )  # fmt: skip
+
+    def forget(self) -> None:
+        """Something was taken out of the log: what was read before is read again."""
+        self.forgotten += 1
+        self._rows.clear()
+        self._early.clear()
 
     def renewed(self) -> None:
         """The index went on: rows that were read before it knew their calls are read again."""

@@ -65,6 +65,11 @@ class Slow:
                     threading.Thread(target=self._run, daemon=True).start()
         return found
 
+    def forget(self) -> None:
+        """Keep nothing of what was made."""
+        with self._lock:
+            self._kept.clear()
+
     def _run(self) -> None:
         while True:
             with self._lock:
