@@ -1,5 +1,6 @@
 """`muse replay --verify`: what it says of sessions that are as they were, of others, and of what it cannot derive."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -134,6 +135,33 @@ def test_without_its_builder_all_of_a_request_but_its_bytes_is_compared(session:
     found = retold(session, change, rules).divergence
     assert found is not None
     assert found.kind == "arguments"
+
+
+def hidden(session: Recorded, wanted: Callable[[Any], bool]) -> Report:
+    """The report on a session from which every event of this kind was taken out."""
+    told = session.told(session.events)
+    told.events = [
+        dataclasses.replace(stored, body=None, key=None, hidden=b"[]") if wanted(event) else stored
+        for stored, event in zip(told.events, session.events, strict=True)
+    ]
+    return verify_story(told, app.rules())
+
+
+@pytest.mark.parametrize("kind", ["files.", "process."])
+@pytest.mark.parametrize("name", ["anthropic", "crashes", "processes", "rules"])
+def test_what_no_agent_reads_may_be_taken_out(name: str, kind: str) -> None:
+    whole = Recorded(HERE / "recorded" / f"{name}.jsonl")
+    report = hidden(whole, lambda event: event.type.startswith(kind))
+    assert (report.divergence, report.left, report.closed) == (None, (), True)
+
+
+def test_nothing_is_derived_after_what_an_agent_read_was_taken_out(session: Recorded) -> None:
+    first = next(event.seq for event in session.events if event.type == "tool.finished")
+    report = hidden(session, lambda event: event.seq == first)
+    assert report.divergence is None
+    (left,) = report.left
+    assert (left.why, left.first) == ("redacted", first)
+    assert report.decisions["tool.started"] == 1
 
 
 def test_of_a_log_that_is_not_closed_it_says_what_is_open_and_due(session: Recorded) -> None:

@@ -6,7 +6,7 @@ This module must not know how calls begin and end.
 from typing import Final
 
 from muse.event.calls import number_of
-from muse.event.envelope import Event
+from muse.event.envelope import Event, Redacted
 from muse.event.kinds import (
     FilesChanged,
     FilesUnknown,
@@ -34,6 +34,8 @@ class Surroundings:
         self._timers: dict[int, tuple[str, str]] = {}
         self._left: set[str] = set()
         self._told: dict[str, set[str]] = {}
+        self._is_hidden = False
+        """Whether an event about a process was redacted: then what others name may be in it."""
 
     def check(self, state: Session, event: Event) -> None:
         """Raises `Diverged` for a fact that belongs to nothing."""
@@ -54,7 +56,9 @@ class Surroundings:
             self._causes[event.agent] = {event.seq}, before
         elif event.type in CAUSES:
             self._causes.setdefault(event.agent, (set(), set()))[0].add(event.seq)
-        if isinstance(event.body, FilesChanged):
+        if isinstance(event.body, Redacted):
+            self._redacted(state, event)
+        elif isinstance(event.body, FilesChanged):
             for call in event.body.calls:
                 self._told.setdefault(call, set()).update(change.path for change in event.body.changes)
         elif isinstance(event.body, ToolFinished):
@@ -65,6 +69,13 @@ class Surroundings:
             self._timers[event.seq] = event.body.key, event.agent
         elif event.type == "session.opened":
             self._timers = {timer.seq: (timer.key, timer.agent) for timer in state.timers.values()}
+
+    def _redacted(self, state: Session, event: Event) -> None:
+        """What no agent reads may be taken out, and the session goes on: it is taken to say what it should."""
+        self._is_hidden |= event.type.startswith("process.")
+        if event.type == "files.changed":
+            for run in (run for agent in state.agents.values() for run in agent.batch if run.phase != "done"):
+                self._told.setdefault(run.key, set()).add(run.observed.path)
 
     def ended(self, run: ToolRun, body: ToolFinished) -> None:
         """Raises `Diverged` when a file tool has done what it does, and no event tells of the file."""
@@ -93,7 +104,7 @@ class Surroundings:
             raise Diverged("order", f"{event.type} names its calls once each, in order", sorted(set(calls)), calls)
         for call in calls:
             run = state.run(call)
-            if not (_is_open(run, pending) or call in self._left):
+            if not (_is_open(run, pending) or call in self._left or self._is_hidden):
                 raise Diverged("no_intent", f"{event.type} names {call}, which was not open")
         agent = state.agents.get(event.agent)
         if agent is None or not any(event.cause in seqs for seqs in self._causes.get(event.agent, ())):
@@ -105,6 +116,8 @@ class Surroundings:
             raise Diverged("no_intent", f"the look at the end of {own.key} leaves that call out", own.key, calls)
 
     def _process(self, state: Session, event: Event, body: ProcessStarted | ProcessAdopted | ProcessReaped) -> None:
+        if self._is_hidden:
+            return
         lane = body.call.partition("/")[0]
         agent = state.agents.get(lane)
         if agent is None or lane != event.agent or not number_of(body.call):
