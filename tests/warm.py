@@ -14,6 +14,7 @@ import ctypes
 import json
 import os
 import platform
+import select
 import socket
 import struct
 import subprocess
@@ -31,6 +32,7 @@ FAULTS = ("LD_", "PYTHON", "GLIBC", "MALLOC", "TZ", "LANG", "LC_")
 HARMLESS = ("PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL")
 LENGTH = struct.Struct("!I")
 Acting = tuple[tuple[str, str], ...]
+PATIENCE_SECONDS = 60.0
 SPACE_BYTES = 16384
 """Room for what /proc shows of arguments and environment; more than that is not shown."""
 MODULES = (
@@ -119,6 +121,8 @@ class Template:
         with self._lock:
             socket.send_fds(self._ours, [LENGTH.pack(len(data))], streams)
             self._ours.sendall(data)
+            if not select.select([self._ours], [], [], PATIENCE_SECONDS)[0]:
+                raise AssertionError("no process came of it; its traceback is on standard error")
             answer = self._ours.recv(LENGTH.size, socket.MSG_WAITALL)
         assert len(answer) == LENGTH.size, "the loaded process has gone"
         (pid,) = LENGTH.unpack(answer)
@@ -168,15 +172,14 @@ def serve(number: int) -> None:
         (length,) = LENGTH.unpack(head)
         data = b""
         while len(data) < length:
-            data += asked.recv(length - len(data))
-        pid = fork_a_sibling()
-        if pid == 0:
-            asked.detach()
-            os.close(number)
+            data += asked.recv(length - len(data)) or sys.exit("the test has gone")
+        if fork_a_sibling() == 0:
             become(as_started_here(json.loads(data.decode("utf-8", "surrogateescape"))), streams)
+            asked.sendall(LENGTH.pack(os.getpid()))  # by now it is what it is to be, for all who look at it
+            asked.close()
+            os._exit(ended())
         for stream in streams:
             os.close(stream)
-        asked.sendall(LENGTH.pack(pid))
 
 
 def fork_a_sibling() -> int:
@@ -204,7 +207,7 @@ def as_started_here(request: Any) -> Any:
 
 
 def become(request: Any, streams: list[int]) -> None:
-    """Be that process, to its end. Never returns."""
+    """Be that process, about to run its command."""
     if request["setsid"]:
         os.setsid()
     os.umask(request["umask"])
@@ -218,7 +221,6 @@ def become(request: Any, streams: list[int]) -> None:
     sys.argv[:] = request["argv"]
     open_streams()
     arm_failpoints()
-    os._exit(ended())
 
 
 def arm_failpoints() -> None:
