@@ -236,7 +236,7 @@ def import_session(
     earlier = named if session != named and not again and places.session_path(named).exists() else ""
     done = msgspec.structs.replace(done, session=session, earlier=earlier)
     final = places.session_path(session)
-    draft = final.with_name(f".{session}.{secrets.token_hex(4)}.importing")
+    draft = final.with_name(f".{session}.{secrets.token_hex(4)}.new")  # gc knows these
     try:
         _write(draft, session, source, name, progress)
         os.link(draft, final)  # unlike a rename, this refuses a name that is taken
