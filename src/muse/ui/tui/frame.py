@@ -153,6 +153,8 @@ class Frame(Screen[int]):
         """What has the whole screen, if anything."""
         if self.zoomed:
             return self.focused if isinstance(self.focused, EventList | Pane) else self.list
+        if self.view == "help":
+            return self.detail
         if self.size.height - 1 >= PANE_FROM_ROWS:
             return None
         return self.detail if self.view != "detail" or self.focused is self.detail else self.list
