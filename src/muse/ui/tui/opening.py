@@ -94,9 +94,10 @@ def written(wanted: Filter) -> str:
 
 
 def _quoted(text: str) -> str:
-    if text and not any(sign in text for sign in " \t\"'"):
+    """A value as the parser takes it apart: parts in either kind of quotes, one after another."""
+    if text and not any(sign in text for sign in " \t\n\"'"):
         return text
-    return f"'{text}'" if '"' in text else f'"{text}"'
+    return """'"'""".join(f'"{part}"' for part in text.split('"'))
 
 
 def replay_on_screen(place: Place, *, colour: bool, wanted: Filter) -> int:
