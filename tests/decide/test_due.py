@@ -1,5 +1,6 @@
 """Given events, when the rules are asked, then these decisions: the cases that a reader of the rules looks for."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -148,6 +149,19 @@ def test_a_command_asks_a_person_and_a_yes_starts_exactly_that_call() -> None:
     assert started.approval == story.state.seq - 1
     story.event(ApprovalDecided(call="main/2", decision="deny", by="person", request=seq))
     assert story.state.agents["main"].batch[0].phase == "running", "of several answers the first counts"
+
+
+def test_an_answer_before_anything_was_shown_and_one_about_other_words_decide_nothing() -> None:
+    story = Story().asked(("shell", '{"command":"rm -rf /"}'))
+    story.event(ApprovalDecided(call="main/2", decision="allow", by="person"))
+    request = story.take()[0]
+    assert isinstance(request, ApprovalRequested), "it is asked all the same"
+    seq, other = story.state.seq, hashlib.sha256(b"$ make").hexdigest()
+    story.event(ApprovalDecided(call="main/2", decision="allow", by="person", request=seq, shown_sha256=other))
+    assert story.due() == []
+    right = hashlib.sha256(b"$ rm -rf /").hexdigest()
+    story.event(ApprovalDecided(call="main/2", decision="allow", by="person", request=seq, shown_sha256=right))
+    assert kinds(story.take()) == [ToolStarted]
 
 
 def test_a_no_goes_back_to_the_model_with_the_note() -> None:

@@ -351,6 +351,7 @@ def _approval_requested(state: Session, event: Event, body: ApprovalRequested) -
     run = state.run(body.call)
     assert run is not None, f"approval.requested for {body.call}, which is not open"
     run.phase, run.request, run.cause = "asked", event.seq, event.seq
+    run.shown_sha256 = body.shown_sha256
     state.approvals[event.seq] = body.call
     return {event.agent}
 
@@ -358,6 +359,8 @@ def _approval_requested(state: Session, event: Event, body: ApprovalRequested) -
 def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> set[str]:
     run = state.run(body.call)
     if run is None or run.phase not in ("new", "asked") or body.request != run.request:
+        return set()
+    if body.by == "person" and not state.imported and not _answers_what_was_shown(run, body):
         return set()
     if event.agent != body.call.partition("/")[0]:
         return set()  # any process may submit one; it decides only when it names the agent whose call it is
@@ -377,6 +380,11 @@ def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> se
     else:
         turns.finish(state, agent, run, turns.refusal(body), error=True)
     return {event.agent}
+
+
+def _answers_what_was_shown(run: ToolRun, body: ApprovalDecided) -> bool:
+    """A person can decide only on what was shown to them; an answer without a digest means the request it names."""
+    return run.phase == "asked" and body.shown_sha256 in ("", run.shown_sha256)
 
 
 def _policy_changed(state: Session, event: Event, body: PolicyChanged) -> set[str]:

@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -50,6 +50,7 @@ class ToolRun(msgspec.Struct, kw_only=True):
     recovery: RecoveryClass = "opaque"
     observed: Observed = Observed()
     request: int = 0
+    shown_sha256: str = ""
     approval: int = 0
     allowed_by: str = ""
     remember: str = ""
