@@ -29,6 +29,7 @@ KEPT_MAX: Final = 64
 KEPT_LINES_MAX: Final = 400_000
 RESTS_SHOWN: Final = 8
 """What one step of a why rests on; the rest is counted."""
+AS_SENT: Final = "as it was sent, indented (the exact bytes: muse show --request -o FILE)"
 Made = Callable[[app.Reading, int], Content]
 
 
@@ -102,9 +103,14 @@ def request(reading: app.Reading, seq: int) -> Content:
     sent = app.request_at(reading, seq)
     lines = [*_not_to_be_had(sent.request)]
     if not lines and sent.request.data is not None:
-        lines = [*summary_lines(sent), Line(""), Line("as it was sent, indented (muse show --request -o FILE: the "
-                 "exact bytes)", "dim"), *map(Line, pretty(sent.request.data))]  # fmt: skip
+        lines = [*map(_by_key, summary_lines(sent)), Line(""), Line(AS_SENT, "dim")]
+        lines += map(Line, pretty(sent.request.data))
     return Content(f"request #{sent.request.seq} of {one_line(sent.request.agent)}", tuple(lines))
+
+
+def _by_key(line: Line) -> Line:
+    """On a screen a key does what a flag does elsewhere."""
+    return Line(line.text.replace("(what changed since: --diff)", "(what changed since: d)"), line.look)
 
 
 def difference(reading: app.Reading, seq: int) -> Content:
