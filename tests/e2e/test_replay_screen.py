@@ -106,6 +106,14 @@ def test_without_colour_the_chosen_row_and_every_sign_are_still_told(opens: Open
     assert coloured.search(with_colour.screen(styles=True))
 
 
+def test_errors_may_go_elsewhere_and_a_small_character_set_keeps_its_columns(opens: Opens) -> None:
+    terminal = opens("story.muse@43", 80, 24, "PYTHONIOENCODING=ascii", "2>errors")
+    expected = re.sub(r"[^\x00-\x7f]", "?", (GOLDEN / "80x24-detail.txt").read_text())
+    terminal.wait(lambda screen: screen == expected, "the golden screen in ASCII")
+    terminal.keys("q")
+    terminal.wait(lambda screen: "ended with 0" in screen)
+
+
 def test_a_dumb_terminal_gets_the_rows_and_one_line_that_says_why(opens: Opens) -> None:
     terminal = opens("story.muse@4", 100, 24, "TERM=dumb")
     shown = terminal.wait(lambda screen: "ended with" in screen)

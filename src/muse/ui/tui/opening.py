@@ -3,11 +3,14 @@
 import asyncio
 import os
 import signal
+import sys
+from io import TextIOWrapper
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual.app import App
 from textual.binding import BindingType
+from textual.drivers.linux_driver import LinuxDriver
 from textual.worker import WorkerFailed
 
 from muse import app
@@ -27,6 +30,18 @@ IMPORT_WITHIN: Final = 3
 """An imported log says so in one of its first events."""
 
 
+class OnStandardOutput(LinuxDriver):
+    """Draws on standard output, which is known to be a terminal; Textual's own way is standard error, which may go into
+    a file. What the terminal's character set lacks becomes one `?`, so that columns stay columns."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        stdout = sys.__stdout__
+        if isinstance(stdout, TextIOWrapper):
+            stdout.reconfigure(errors="replace")
+            self._file = stdout
+
+
 class ReplayApp(App[int], inherit_bindings=False):
     """One screen, in the terminal's own colours, without anything that moves by itself."""
 
@@ -34,7 +49,7 @@ class ReplayApp(App[int], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(self, opened: Opened) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=OnStandardOutput, ansi_color=True)
         self.animation_level = "none"
         self._opened = opened
 
