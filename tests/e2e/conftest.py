@@ -1,3 +1,4 @@
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 @pytest.fixture(scope="session")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Noted]:
-    """A session to ask questions of; its tests only read."""
-    with record(tmp_path_factory.mktemp("release")) as noted:
+def release() -> Iterator[Noted]:
+    """A session to ask questions of; its tests only read. In a folder with a short name, which is shown whole."""
+    with tempfile.TemporaryDirectory() as folder, record(Path(folder)) as noted:
         yield noted
