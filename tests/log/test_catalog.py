@@ -1,5 +1,6 @@
 """Listings: what they say follows the log, whether it was counted at once or bit by bit."""
 
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -78,6 +79,15 @@ def test_an_entry_is_what_the_log_says(path: Path) -> None:
     assert (found.session, found.state, found.outcome, found.events) == (path.stem, "closed", "done", 6)
     assert (found.input, found.output, found.cached, found.cost_microusd) == (18, 4, 5, 7)
     assert (found.prompt, found.workspace, found.model, found.name) == ("first words", "/work", "p/m", "nightly")
+
+
+def test_who_goes_on_with_a_session_leaves_it_its_name(path: Path) -> None:
+    with Writer(path):
+        pass
+    with closing(SqliteLog.open(path, commands=COMMANDS)) as log:
+        later = SessionOpened(format=1, rules=1, workspace="/work", host=Host(name="h", pid=2), settings=SETTINGS)
+        log.claim(lambda claim: seal(later, "main", 0))
+    assert (listed(path).events, listed(path).name) == (2, "nightly")
 
 
 def test_counting_bit_by_bit_gives_what_counting_at_once_gives(path: Path) -> None:

@@ -77,14 +77,44 @@ def test_an_event_beyond_the_head_is_a_usage_error(past: World) -> None:
 
 
 def test_a_reader_that_leaves_is_no_error(past: World) -> None:
-    for command in ("log", "replay", "export", "show"):
-        read, write = os.pipe()
-        os.close(read)
-        done = subprocess.run(
-            [MUSE, command], env=past.env, cwd=past.work, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60
-        )
+    asked = ("sql", "SELECT * FROM events")
+    for command in (("log",), ("replay",), ("export",), ("show",), ("why",), ("verify",), asked, ("sql", "--schema")):
+        done = without_a_reader(past, *command)
+        assert (done.returncode, done.stderr) == (0, b""), command
+
+
+def test_what_a_command_does_it_does_without_a_reader(world: World) -> None:
+    for prompt in ("hunter2 to be taken out", "to be put away", "to be removed"):
+        assert world.run("exec", "-q", "-m", world.script({"text": "ok"}), prompt).code == 0
+    redacted, archived, removed = (path.stem for path in sorted(world.files()))
+    for command, said in (
+        (("redact", redacted, "--text", "-", "--yes"), b"hunter2"),
+        (("archive", archived, "--yes"), b""),
+        (("rm", removed, "--yes"), b""),
+    ):
+        done = without_a_reader(world, *command, said=said)
+        assert done.returncode == 0, done.stderr
+    assert [path.stem for path in world.files()] == [redacted]
+    assert b"hunter2" not in world.files()[0].read_bytes()
+    assert [json.loads(line)["session"] for line in world.run("ls", "--archived", "--json").out.splitlines()] == [
+        archived
+    ]
+    assert [json.loads(line)["session"] for line in world.run("ls", "--removed", "--json").out.splitlines()] == [
+        removed
+    ]
+
+
+def without_a_reader(world: World, *command: str, said: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """What a command does whose standard output nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        return subprocess.run(
+            [MUSE, *command], env=world.env, cwd=world.work, stdout=write, stderr=subprocess.PIPE, input=said,
+            check=False, timeout=60,
+        )  # fmt: skip
+    finally:
         os.close(write)
-        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_json_is_utf_8_in_every_locale(past: World) -> None:

@@ -189,7 +189,7 @@ class Catalog:
             outcome=totals.outcome,
             pid=pid,
             approvals=tuple(sorted(totals.open)),
-            name=body.name if body else source.name if source else "",
+            name=_name(opened) or _name(_event(log, 1) if totals.opened > 1 else None),
             workspace=_workspace(opened),
             inode=body.inode if body else 0,
             git_root=git.root if git else "",
@@ -264,6 +264,11 @@ def _first_workspace(log: Log) -> str:
     except (LogError, ValueError, msgspec.MsgspecError):
         return ""
     return _workspace(opened)
+
+
+def _name(opened: Event | None) -> str:
+    """What an opening names the session: its first owner does, those who go on with it do not say it again."""
+    return opened.body.name if opened and isinstance(opened.body, SessionOpened | LogImported) else ""
 
 
 def _workspace(opened: Event | None) -> str:

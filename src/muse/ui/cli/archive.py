@@ -44,7 +44,7 @@ def command(yes: bool, dry_run: bool, as_json: bool, folder: str, restore: bool,
             if given["sessions"]:
                 raise
             say_skipped(entry, str(error))
-    with answers() as out:
+    with answers(acts=True) as out:
         return _put_away(ready, children, target, out, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
@@ -82,7 +82,7 @@ def _restore(names: tuple[str, ...], *, dry_run: bool, as_json: bool) -> int:
     if not names:
         raise UsageError("which session?", hint="muse ls --archived lists them")
     records = [_record(name) for name in names]
-    with answers() as out:
+    with answers(acts=True) as out:
         for record in records:
             file = "" if dry_run else str(app.take_back(record))
             if as_json:

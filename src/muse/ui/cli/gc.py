@@ -20,7 +20,7 @@ def command(dry_run: bool, as_json: bool) -> int:
     """
     app.origin(CLIENT)
     found = app.look_around()
-    with answers() as out:
+    with answers(acts=True) as out:
         if not as_json:
             out.lines([_row(one) for one in found.leftovers])
             for still in found.stays:

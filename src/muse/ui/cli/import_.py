@@ -28,7 +28,7 @@ def command(paths: tuple[str, ...], name: str, force: bool, as_json: bool) -> in
     if name and (len(given) > 1 or given[0].is_dir()):
         raise UsageError("--name names one session", hint="give one file, or leave --name out")
     refused = 0
-    with answers() as out:
+    with answers(acts=True) as out:
         for path in given:
             refused += _folder(path, force, out, as_json) if path.is_dir() else _file(path, name, force, out, as_json)
     return 2 if refused else 0

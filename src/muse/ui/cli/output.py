@@ -18,9 +18,11 @@ HANG: Final = 6
 
 
 class Answers:
-    """Where a command's answers go. `width` is None where lines stay whole (a pipe, a file)."""
+    """Where a command's answers go. `width` is None where lines stay whole (a pipe, a file). With `acts` a reader that
+    has gone is not minded: what a command does must not depend on who still listens."""
 
-    def __init__(self, *, colour: bool = True) -> None:
+    def __init__(self, *, colour: bool = True, acts: bool = False) -> None:
+        self.acts = acts
         self.terminal = sys.stdout.isatty()
         self.colour = colour and self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self.width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if self.terminal else None
@@ -35,7 +37,7 @@ class Answers:
 
     def lines(self, texts: list[str]) -> None:
         """Several lines."""
-        with _said_if_lost():
+        with self._said_if_lost():
             sys.stdout.write("".join(f"{text}\n" for text in texts))
 
     def json(self, text: str) -> None:
@@ -44,25 +46,26 @@ class Answers:
 
     def raw(self, data: bytes) -> None:
         """Bytes as they are. Not to be mixed with `line` but after a `flush`."""
-        with _said_if_lost():
+        with self._said_if_lost():
             sys.stdout.buffer.write(data)
 
     def flush(self) -> None:
         """Let the reader see everything written so far."""
-        with _said_if_lost():
+        with self._said_if_lost():
             sys.stdout.flush()
 
-
-@contextmanager
-def _said_if_lost() -> Iterator[None]:
-    """An answer that cannot be written (a full disk) is an error that says so; a reader that has gone is none."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        to_nowhere(sys.stdout)
-        raise MuseError(f"standard output could not be written: {error.strerror or error}") from error
+    @contextmanager
+    def _said_if_lost(self) -> Iterator[None]:
+        """An answer that cannot be written (a full disk) is an error that says so; a reader that has gone is none."""
+        try:
+            yield
+        except BrokenPipeError:
+            if not self.acts:
+                raise
+            to_nowhere(sys.stdout)
+        except OSError as error:
+            to_nowhere(sys.stdout)
+            raise MuseError(f"standard output could not be written: {error.strerror or error}") from error
 
 
 def to_nowhere(stream: TextIO) -> None:
@@ -73,13 +76,14 @@ def to_nowhere(stream: TextIO) -> None:
 
 
 @contextmanager
-def answers(*, colour: bool = True) -> Iterator[Answers]:
-    """Answers that may be cut short by their reader (`muse log | head`): that is no error, and ends the command."""
+def answers(*, colour: bool = True, acts: bool = False) -> Iterator[Answers]:
+    """Answers that may be cut short by their reader (`muse log | head`): that is no error, and ends the command,
+    unless it `acts` (`muse rm`): then it goes on in silence. What is used after this block is made before it."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")  # a terminal of another character set still gets every line
     try:
-        out = Answers(colour=colour)
+        out = Answers(colour=colour, acts=acts)
         yield out
         out.flush()
     except BrokenPipeError:

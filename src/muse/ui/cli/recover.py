@@ -47,7 +47,7 @@ def command(session: str, output: str, before_damage: bool, as_json: bool) -> in
     progress("")
     if report.exit_code:
         raise Damaged(f"what was saved to {done.file} does not verify", hint="keep both files, and check the disk")
-    with answers() as out:
+    with answers(acts=True) as out:
         if as_json:
             out.json(_json(done))
         else:

@@ -42,7 +42,7 @@ def command(addresses: tuple[str, ...], text: str, reason: str, yes: bool, dry_r
     app.refuse_agents_at(path, CLIENT, "redact")
     seqs, texts = _meant(places, text)
     stale = not dry_run and app.stands_in(path, texts)
-    with app.Redaction.opened(path, texts, seqs, dry_run=dry_run) as redaction, answers() as out:
+    with app.Redaction.opened(path, texts, seqs, dry_run=dry_run) as redaction, answers(acts=True) as out:
         name = short_id(path.stem)
         if not as_json:
             _print(redaction.plan, out)
@@ -59,7 +59,7 @@ def command(addresses: tuple[str, ...], text: str, reason: str, yes: bool, dry_r
     left = app.still_there(texts, lambda file: progress(f"looking through {tilde(file)}")) if texts else []
     progress("")
     if as_json:
-        with answers() as out:
+        with answers(acts=True) as out:
             _say_json(path.stem, redaction.plan, also, left, out, redacted=True)
     else:
         _report(redaction.plan, also, left)

@@ -41,7 +41,7 @@ def command(yes: bool, dry_run: bool, as_json: bool, why: str, **given: Any) -> 
             if not by_flags:
                 raise
             say_skipped(entry, str(error))
-    with answers() as out:
+    with answers(acts=True) as out:
         return _remove(ready, children, out, yes=yes, dry_run=dry_run, as_json=as_json, why=why)
 
 

@@ -55,13 +55,13 @@ def command(
     muse sql "SELECT address, command, exit_code FROM calls WHERE exit_code <> 0"
     muse sql --all "SELECT model, sum(cost_microusd) / 1e6 AS dollars FROM costs GROUP BY model"
     """
+    problems: list[str] = []
     with answers(colour=not no_color) as out:
         if schema:
             _print_schema(out, as_json=as_json)
             return 0
         if everywhere and address:
             raise UsageError("--all means every session", hint="leave the session out, or --all")
-        problems: list[str] = []
 
         def problem(session: str, what: str) -> None:
             problems.append(f"{session}: {what}; what is behind that was not asked")
