@@ -5,9 +5,11 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from click.testing import CliRunner, Result
 
 from muse import app
 from muse.decide.context import RULES_VERSION, Rules
-from muse.event.kinds import ApprovalRequested, SessionOpened, ToolStarted
+from muse.errors import Damaged
+from muse.event.content import BlobRef
+from muse.event.kinds import ApprovalRequested, FilesChanged, SessionOpened, ToolFinished, ToolStarted
 from muse.runtime.check.contents import text_of_output
 from muse.runtime.check.offline import NotOffline, offline
 from muse.runtime.check.report import KINDS, Report
@@ -43,8 +47,35 @@ def retold(session: Recorded, change: Callable[[Any], Any], rules: Rules | None 
     return verify_story(session.told(events), rules or app.rules())
 
 
+def bodies(session: Recorded, kind: type[Any]) -> list[Any]:
+    return [event.body for event in session.events if isinstance(event.body, kind)]
+
+
 def muse(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["replay", "--verify", *arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'UPDATE events SET body = replace(body, \'"status":"ok"\', \'"status":"error"\') WHERE seq = {finished}',
+        "UPDATE events SET key = zeroblob(32) WHERE seq = {finished}",
+    ],
+    ids=["another body", "another key"],
+)
+def test_an_event_that_is_not_what_the_chain_commits_to_is_damage_before_anything_is_derived(
+    tmp_path: Path, change: str
+) -> None:
+    copy = tmp_path / "golden.muse"
+    shutil.copy(GOLDEN, copy)
+    with app.read_session(copy) as reading:
+        finished = next(event.seq for event in reading.events() if event.type == "tool.finished")
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.create_function("replace", 3, lambda body, old, new: body.replace(old.encode(), new.encode()))
+        db.execute(change.format(finished=finished))
+    with pytest.raises(Damaged, match="not what the chain commits to") as damaged:
+        app.verify_story(copy)
+    assert damaged.value.seq == finished
 
 
 def test_the_golden_log_is_derived_again_under_the_rules_of_its_day(tmp_path: Path) -> None:
@@ -110,6 +141,62 @@ def test_an_approval_is_of_exactly_what_was_shown(session: Recorded) -> None:
     assert found.kind == "arguments"
 
 
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ("edit", {"after": "after of the write"}),
+        ("edit", {"before": "after of the write"}),
+        ("write", {"after": "after of the edit"}),
+    ],
+)
+def test_what_a_file_tool_made_follows_from_its_arguments_and_the_old_content(tool: str, told: dict[str, str]) -> None:
+    """Every event tells the same other content, and each digest is that of what it tells."""
+    whole = Recorded(HERE / "recorded" / "anthropic.jsonl")
+    seen = {body.tool: body.observed for body in bodies(whole, ToolStarted) if body.tool in ("edit", "write")}
+    other = seen["write" if tool == "edit" else "edit"]
+    fields = {name: other.after for name in told} | {f"{name}_sha256": other.after_sha256 for name in told}
+
+    def change(body: Any) -> Any:
+        if isinstance(body, ToolStarted) and body.tool == tool:
+            return msgspec.structs.replace(body, observed=msgspec.structs.replace(body.observed, **fields))
+        if isinstance(body, FilesChanged) and body.changes[0].path == seen[tool].path:
+            refs: dict[str, Any] = {name: other.after for name in told}
+            return msgspec.structs.replace(body, changes=(msgspec.structs.replace(body.changes[0], **refs),))
+        return None
+
+    found = retold(whole, change).divergence
+    assert found is not None
+    assert (found.type, found.kind) == ("tool.started", "content")
+
+
+def test_files_changed_tells_the_content_that_the_file_tool_made() -> None:
+    whole = Recorded(HERE / "recorded" / "anthropic.jsonl")
+    (one, other) = (body.changes[0].after for body in bodies(whole, FilesChanged) if body.changes[0].after)
+    assert isinstance(one, BlobRef)
+
+    def change(body: Any) -> Any:
+        if isinstance(body, FilesChanged) and body.changes[0].after == one:
+            return msgspec.structs.replace(body, changes=(msgspec.structs.replace(body.changes[0], after=other),))
+        return None
+
+    found = retold(whole, change).divergence
+    assert found is not None
+    assert (found.type, found.kind) == ("tool.finished", "content")
+
+
+def test_a_word_for_a_secret_in_a_text_does_not_keep_it_from_being_held_against_its_output() -> None:
+    whole = Recorded(HERE / "recorded" / "anthropic.jsonl")
+
+    def change(body: Any) -> Any:
+        if isinstance(body, ToolFinished) and body.output is not None:
+            return msgspec.structs.replace(body, text="[api key] all is well")
+        return None
+
+    found = retold(whole, change).divergence
+    assert found is not None
+    assert (found.type, found.kind) == ("tool.finished", "content")
+
+
 @pytest.mark.parametrize("version", [RULES_VERSION + 1, 99])
 def test_rules_that_this_build_does_not_have_are_no_divergence(session: Recorded, version: int) -> None:
     def change(body: Any) -> Any:
@@ -151,8 +238,11 @@ def hidden(session: Recorded, wanted: Callable[[Any], bool]) -> Report:
 @pytest.mark.parametrize("name", ["anthropic", "crashes", "processes", "rules"])
 def test_what_no_agent_reads_may_be_taken_out(name: str, kind: str) -> None:
     whole = Recorded(HERE / "recorded" / f"{name}.jsonl")
-    report = hidden(whole, lambda event: event.type.startswith(kind))
-    assert (report.divergence, report.left, report.closed) == (None, (), True)
+    taken_out = [event.seq for event in whole.events if event.type.startswith(kind)]
+    report = hidden(whole, lambda event: event.seq in taken_out)
+    assert (report.divergence, report.closed) == (None, True)
+    said = [(left.why, left.count, left.first) for left in report.left]
+    assert said == ([("hidden", len(taken_out), taken_out[0])] if taken_out else [])
 
 
 def test_nothing_is_derived_after_what_an_agent_read_was_taken_out(session: Recorded) -> None:
