@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -278,6 +279,18 @@ def test_a_damaged_index_is_made_anew_and_that_is_said(own: Path) -> None:
         assert addresses(own, "upstream") == ["00bbbbbb@11"]
     index.write_bytes(b"")
     assert addresses(own, "upstream") == ["00bbbbbb@11"]
+
+
+def test_no_flipped_bit_of_an_index_hides_a_hit(own: Path) -> None:
+    assert addresses(own, "culprit please") == ["00bbbbbb@3"]
+    (index,) = indexes(own)
+    whole, said = index.read_bytes(), 0
+    for place in random.Random(4).sample([at for at, byte in enumerate(whole) if byte], 120):
+        index.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        done = ask(own, "search", "--json", "culprit please")
+        said += "made anew" in done.err
+        assert [json.loads(line)["address"] for line in done.out.splitlines()] == ["00bbbbbb@3"], place
+    assert said > 90
 
 
 KILLED = """

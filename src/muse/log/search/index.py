@@ -2,11 +2,13 @@
 
 An FTS5 table of three-character pieces without positions and without the texts, next to how far it has come in which
 log. Each session has its own file, so that what is taken out of a session, or a session as a whole, leaves the index
-with it. A file that is damaged, of another version or of another log is made anew. This module must not know what
-events mean; `docs/search.md` and decision 23 say why it is so.
+with it. A file that is damaged, of another version or of another log is made anew; a digest of all rows tells damage
+that SQLite does not see and that would hide hits. This module must not know what events mean; `docs/search.md` and
+decision 23 say why it is so.
 """
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from muse.log.place import has_room, private_file, private_folder
 from muse.log.schema import Patience, uri
 from muse.log.search.query import Query, fold
 
-INDEX_VERSION: Final = 1
+INDEX_VERSION: Final = 2
 APPLICATION_ID: Final = 0x6D757369  # "musi"
 SUFFIX: Final = ".index"
 BATCH_CHARS: Final = 8 * 1024 * 1024
@@ -34,12 +36,20 @@ LAST: Final = "\n\n"
 
 _TABLES: Final = """
 CREATE TABLE state (
-    version INTEGER, seq INTEGER, hash BLOB, time TEXT, stamp TEXT, redacted INTEGER, cut INTEGER, problem TEXT
+    version INTEGER, seq INTEGER, hash BLOB, time TEXT, stamp TEXT, redacted INTEGER, cut INTEGER, problem TEXT,
+    digest BLOB
 ) STRICT;
 CREATE VIRTUAL TABLE texts USING fts5(
     text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1'
 );
 """
+_DIGESTED: Final = (
+    "SELECT version, seq, hash, time, stamp, redacted, cut, problem FROM state",
+    "SELECT id, block FROM texts_data ORDER BY id",
+    "SELECT segid, term, pgno FROM texts_idx ORDER BY segid, term",
+    "SELECT k, v FROM texts_config ORDER BY k",
+)
+"""All that an answer is made of."""
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -115,17 +125,21 @@ class Index:
         rows = cast("list[Any]", self._db.execute("SELECT * FROM state").fetchall())
         if len(rows) != 1 or rows[0][0] != INDEX_VERSION:
             raise Broken(f"{self._path} is of another version")
-        return Reached(*rows[0][1:])
+        return Reached(*rows[0][1:-1])
 
     def grow(self, more: More, ending: Callable[[], Reached]) -> Reached:
         """Take in what `more` yields after how far the index has come by then. A batch is durable before the next
         begins, and another process may come between. `ending` gives what is to be kept at the end besides: stamp,
         redacted and problem. Returns how far it has come. Raises Broken or StoreUnavailable, and what `more` raises."""
         with _translated(self._path):
+            is_first = True
             while True:
                 self._require_room()
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
+                    if is_first:
+                        self._require_whole()
+                        is_first = False
                     reached, is_all = self._batch(more, ending)
                     self._db.execute("COMMIT")
                 except BaseException:
@@ -161,13 +175,17 @@ class Index:
         reached = Reached(seq, hash_, time, stamp, end.redacted, cut, problem)
         self._db.execute("DELETE FROM state")
         values = (INDEX_VERSION, *msgspec.structs.astuple(reached))
-        self._db.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self._db.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, x'')", values)
+        if is_all:  # what is not finished is asked by nobody
+            self._db.execute("INSERT INTO texts (texts) VALUES ('flush')")
+            self._db.execute("UPDATE state SET digest = ?", (self._digest(),))
         return reached, is_all
 
     def candidates(self, query: Query) -> list[int] | None:
         """The events that may hold the query, last first; None where the index cannot tell: it may be any. Raises
         Broken or StoreUnavailable."""
-        with _translated(self._path):
+        with _translated(self._path), self._db:
+            self._require_whole()
             grams = query.grams
             if query.short:
                 terms = self._terms(query.short)
@@ -191,7 +209,26 @@ class Index:
         if self._db.pragma("application_id") == 0:
             self._db.pragma("application_id", APPLICATION_ID)
             self._db.execute(_TABLES)
-            self._db.execute("INSERT INTO state VALUES (?, 0, x'', '', '', 0, 0, '')", (INDEX_VERSION,))
+            self._db.execute("INSERT INTO state VALUES (?, 0, x'', '', '', 0, 0, '', x'')", (INDEX_VERSION,))
+
+    def _require_whole(self) -> None:
+        """Inside a transaction. Raises Broken where a finished index does not hold what was written."""
+        if self._db.pragma("application_id") == 0:
+            return
+        self._reached()
+        digests = cast("list[tuple[bytes]]", self._db.execute("SELECT digest FROM state").fetchall())
+        if digests[0][0] not in (b"", self._digest()):
+            raise Broken(f"{self._path} is damaged")
+
+    def _digest(self) -> bytes:
+        digest = hashlib.blake2b(digest_size=16)
+        for sql in _DIGESTED:
+            for row in cast("Iterable[tuple[Any, ...]]", self._db.execute(sql)):
+                for value in row:
+                    data = value if isinstance(value, bytes) else str(value).encode()
+                    digest.update(b"%d " % len(data))
+                    digest.update(data)
+        return digest.digest()
 
     def _require_room(self) -> None:
         if not has_room(self._path.parent):
@@ -244,7 +281,7 @@ def _connect(path: Path, flags: int) -> apsw.Connection:
 def _translated(path: Path) -> Iterator[None]:
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError) as error:
+    except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, UnicodeDecodeError) as error:
         raise Broken(f"{path}: {error}") from error
     except apsw.SQLError as error:  # our statements are fixed: the file's tables are not ours
         if type(error) is apsw.SQLError:
