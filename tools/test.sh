@@ -60,8 +60,7 @@ for version in 3.11 3.12 3.13 3.14; do
     tested="$tested $version (core)"
 done
 say "tested on Python: $tested; not on this machine, so untested:${untested:- none}"
-code=0
-"$bin/python" -m pytest -n "$(($(nproc) + 1))" --dist worksteal "$@" || code=$?
 wait "$checks" || { cat "$checked"; say "mypy or the import contracts failed"; exit 1; }
 tail -2 "$checked"
-exit "$code"
+rm -f "$checked"
+exec "$bin/python" -m pytest -n "$(($(nproc) + 1))" --dist worksteal "$@"
