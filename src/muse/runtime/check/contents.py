@@ -23,6 +23,7 @@ from muse.event.text import clean
 from muse.fold.state import Session
 from muse.runtime.check.decoders import Decoded, decoded
 from muse.runtime.check.differences import bodies, one
+from muse.runtime.check.made import can_be_made, require_made
 from muse.runtime.check.report import Diverged
 from muse.runtime.check.story import Told
 
@@ -118,6 +119,9 @@ class Contents:
             if found != digest:
                 what = f"the digest of {seen.path} {when} {body.call} is not that of its content"
                 raise Diverged("content", what, found, digest)
+        if can_be_made(body):
+            before = None if seen.before is None else self._log.get_blob(seen.before.blob)
+            require_made(body, state.workspace, before)
 
     def _output(self, body: ToolFinished) -> None:
         """The text that a model read of an output of which it did not get all."""
@@ -129,7 +133,7 @@ class Contents:
         if body.output.length > TEXT_BYTES_MAX:
             return
         data = self._log.get_blob(body.output.blob)
-        if MASKED.search(body.text) or MASKED.search(data.decode(errors="replace")):
+        if MASKED.search(data.decode(errors="replace")):
             return  # secrets were masked in what was kept: other lengths
         if body.output.length != body.output_bytes:
             what = f"the output of {body.call} has another length than was kept of it"

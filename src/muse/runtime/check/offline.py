@@ -1,8 +1,9 @@
 """Keeps sockets and other processes out of a piece of work: whatever in this process tries one is refused.
 
-Python tells its audit hooks (PEP 578) before a socket connects, binds, sends or asks for a name, and before a process
-is started in any way, whichever library does it. A hook cannot be taken away again, so one is set once and asks whether
-anybody is offline just now.
+Python tells its audit hooks (PEP 578) before a socket is made, connects, binds, sends or asks for a name, and before a
+process is started by `os` or `subprocess`. It tells nothing of what C code does by itself: `ctypes`, and
+`multiprocessing` with "spawn". A hook cannot be taken away again, so one is set once and asks whether anybody is offline
+just now.
 """
 
 import sys

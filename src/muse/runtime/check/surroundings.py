@@ -33,7 +33,8 @@ class Surroundings:
         self._causes: dict[str, tuple[set[int], set[int]]] = {}
         self._timers: dict[int, tuple[str, str]] = {}
         self._left: set[str] = set()
-        self._told: dict[str, set[str]] = {}
+        self._told: dict[str, set[tuple[str, str]]] = {}
+        """By call, the paths that were told of, each with its new content ("" where none is held)."""
         self._is_hidden = False
         """Whether an event about a process was redacted: then what others name may be in it."""
 
@@ -60,7 +61,8 @@ class Surroundings:
             self._redacted(state, event)
         elif isinstance(event.body, FilesChanged):
             for call in event.body.calls:
-                self._told.setdefault(call, set()).update(change.path for change in event.body.changes)
+                told = ((change.path, change.after.blob if change.after else "") for change in event.body.changes)
+                self._told.setdefault(call, set()).update(told)
         elif isinstance(event.body, ToolFinished):
             self._told.pop(event.body.call, None)
         if isinstance(event.body, ProcessStarted):
@@ -75,15 +77,19 @@ class Surroundings:
         self._is_hidden |= event.type.startswith("process.")
         if event.type == "files.changed":
             for run in (run for agent in state.agents.values() for run in agent.batch if run.phase != "done"):
-                self._told.setdefault(run.key, set()).add(run.observed.path)
+                self._told.setdefault(run.key, set()).add((run.observed.path, ""))
 
     def ended(self, run: ToolRun, body: ToolFinished) -> None:
         """Raises `Diverged` when a file tool has done what it does, and no event tells of the file."""
         seen = run.observed
         changes = run.recovery == "reconcilable" and body.status == "ok" and seen.before_sha256 != seen.after_sha256
-        if changes and seen.path not in self._told.get(run.key, ()):
+        told = [after for path, after in self._told.get(run.key, ()) if path == seen.path]
+        if changes and not told:
             what = f"{run.key} changed {seen.path}, and no files.changed of it says so"
             raise Diverged("no_intent", what, f"a change of {seen.path}", "none")
+        if changes and seen.after is not None and not {"", seen.after.blob}.intersection(told):
+            what = f"{run.key} changed {seen.path}, and files.changed says that it has another content since"
+            raise Diverged("content", what, seen.after.blob, ", ".join(sorted(told)))
 
     def _changed(self, state: Session, event: Event, body: FilesChanged) -> None:
         self._looked(state, event, body.calls, pending=False)

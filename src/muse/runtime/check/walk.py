@@ -21,6 +21,7 @@ from muse.runtime.check.report import Diverged, Divergence, Left, Report, Why
 from muse.runtime.check.story import Impossible, Story, Told
 
 PROGRESS_EVERY: Final = 1_000
+ASIDE: Final[tuple[Why, str]] = "hidden", "events that no agent goes by, taken out by redaction"
 DUE_NAMED_MAX: Final = 20
 """Of what was to be decided next when the log ended."""
 
@@ -78,6 +79,8 @@ class _Walk:
         self._over = _why_over(self._story.state, event)
         if self._over is not None:
             self._passed_over(event)
+        elif isinstance(event.body, Redacted):
+            self._left.setdefault(ASIDE, []).append(event.seq)
         return None
 
     def _check(self, state: Session, event: Event) -> None:
