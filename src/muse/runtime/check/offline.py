@@ -2,8 +2,8 @@
 
 Python tells its audit hooks (PEP 578) before a socket is made, connects, binds, sends or asks for a name, and before a
 process is started by `os` or `subprocess`. It tells nothing of what C code does by itself: `ctypes`, and
-`multiprocessing` with "spawn". A hook cannot be taken away again, so one is set once and asks whether anybody is offline
-just now.
+`multiprocessing` with "spawn". A hook cannot be taken away again, so one is set once and asks whether anybody is
+offline just now.
 """
 
 import sys
