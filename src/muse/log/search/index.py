@@ -184,19 +184,26 @@ class Index:
     def candidates(self, query: Query) -> list[int] | None:
         """The events that may hold the query, last first; None where the index cannot tell: it may be any. Raises
         Broken or StoreUnavailable."""
-        with _translated(self._path), self._db:
-            self._require_whole()
-            grams = query.grams
-            if query.short:
-                terms = self._terms(query.short)
-                grams = [[term] for term in terms] if terms is not None else [[]]
-            if not all(grams):
-                return None
-            if not grams:
-                return []
-            match = " OR ".join("(" + " AND ".join(map(_quoted, some)) + ")" for some in grams)
-            sql = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC"
-            return [row[0] for row in cast("list[tuple[int]]", self._db.execute(sql, (match,)).fetchall())]
+        with _translated(self._path):
+            self._db.execute("BEGIN")
+            try:
+                self._require_whole()
+                return self._held(query)
+            finally:
+                self._db.execute("COMMIT")
+
+    def _held(self, query: Query) -> list[int] | None:
+        grams = query.grams
+        if query.short:
+            terms = self._terms(query.short)
+            grams = [[term] for term in terms] if terms is not None else [[]]
+        if not all(grams):
+            return None
+        if not grams:
+            return []
+        match = " OR ".join("(" + " AND ".join(map(_quoted, some)) + ")" for some in grams)
+        sql = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC"
+        return [row[0] for row in cast("list[tuple[int]]", self._db.execute(sql, (match,)).fetchall())]
 
     def _terms(self, start: str) -> list[str] | None:
         """The pieces that begin so, None for too many."""
