@@ -303,6 +303,13 @@ def test_the_views_are_there_and_tables_made_of_json(home: Path) -> None:
                         "SELECT sum(x) FROM n") == [(10,)]  # fmt: skip
 
 
+def test_half_a_character_in_an_answer_is_replaced(home: Path) -> None:
+    half = """SELECT json_extract('{"said":"a\\ud83d"}', '$.said') AS said, 7 AS n, x'ff' AS data -- JSON can hold it"""
+    assert rows(home, half) == [{"said": "a\ufffd\ufffd\ufffd", "n": 7, "data": "ff"}]
+    later = "SELECT 'whole' AS said UNION ALL SELECT CAST(x'62ff' AS TEXT) UNION ALL SELECT NULL;"
+    assert [row["said"] for row in rows(home, later)] == ["whole", "b\ufffd", None]
+
+
 def test_a_mistake_is_named_with_its_place_and_the_names_there_are(home: Path) -> None:
     said = refused(home, "SELECT call,\n  exitcode FROM calls")
     assert "no such column: exitcode, in line 2 at character 3" in said

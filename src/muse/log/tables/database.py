@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, Self
 
 import apsw
@@ -97,8 +98,27 @@ class Database:
         return self._names, self._given(seen)
 
     def _given(self, seen: "_Seen") -> Iterator[tuple[Value, ...]]:
+        count = 0
         with _said_of(self._sql, seen):
-            yield from self._db.execute(self._sql)
+            try:
+                for row in self._db.execute(self._sql):
+                    yield row
+                    count += 1
+            except UnicodeDecodeError:
+                yield from islice(self._as_bytes(), count, None)
+
+    def _as_bytes(self) -> Iterator[tuple[Value, ...]]:
+        """The answer, its texts taken as bytes: half a character stands in it, such as JSON can hold."""
+        names = [f"c{number}" for number in range(len(self._names))]
+        columns = ", ".join(
+            f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name}), typeof({name})" for name in names
+        )
+        sql = f"WITH answer({', '.join(names)}) AS ({self._sql.rstrip().rstrip(';')}\n) SELECT {columns} FROM answer"
+        for row in self._db.execute(sql):
+            yield tuple(
+                value.decode(errors="replace") if kind == "text" and isinstance(value, bytes) else value
+                for value, kind in zip(row[::2], row[1::2], strict=True)
+            )
 
     def close(self) -> None:
         """Give everything back."""
