@@ -14,7 +14,7 @@ from bench import sessions
 from bench.fleet import SETTINGS
 from muse.app.places import read_session
 from muse.app.steps import Steps, pattern
-from muse.errors import Damaged
+from muse.errors import Damaged, UsageError
 from muse.event.codec import parse
 from muse.event.commitment import disclose, encode_disclosed
 from muse.event.kinds import COMMANDS, BudgetReached, LogRedacted, ToolFinished, UserPrompted
@@ -145,6 +145,31 @@ def test_a_log_that_could_not_have_happened_is_shown_and_its_states_are_not_know
     assert steps.panel(4) is None
     assert "event 4 (budget.reached)" in steps.broken
     steps.close()
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [r"(y+)+z", r"(.*/)*q:", r"(.*,)*x", r"(.+\.)+y", r"(ab|a|b)+z", r"(a|b|ab)*c", r"(!|!!)+x", r"(-?\d+)*x"],
+)
+def test_an_expression_whose_search_doubles_with_every_character_is_refused(endless: str) -> None:
+    with pytest.raises(UsageError, match="for ever"):
+        pattern(endless, regex=True)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        r"src/.*\.py:\d+",
+        r"https?://\S+",
+        r"(\w+)\.(\w+)\(",
+        r"(?:[^/]+/)+x",
+        r"(\w+ )+x",
+        r"(\d+\.){3}\d+",
+        r".*foo.*bar",
+    ],
+)
+def test_an_expression_that_ends_is_taken(plain: str) -> None:
+    assert pattern(plain, regex=True).regex.pattern == plain
 
 
 # -- others write ----------------------------------------------------------------------------------------------------

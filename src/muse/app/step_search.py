@@ -5,6 +5,7 @@ the text has a word that views never write by themselves, only events whose stor
 are looked at more closely. This module must not know where events come from.
 """
 
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +29,8 @@ WORD_LETTERS_MIN: Final = 3
 LINE_CHARACTERS_MAX: Final = 16_384
 OVERLAP_CHARACTERS: Final = 1_024
 """An expression sees longer lines in parts that overlap: some expressions take the square of a line's length."""
-PROBE_LENGTHS: Final = (8, 12, 16, 20, 24, 28, 32)
+PROBE_LENGTHS: Final = (8, 12, 16, 20, 24, 28, 32, 40, 48)
+PROBE_SIGNS_MAX: Final = 20
 PROBE_SECONDS_MAX: Final = 0.004
 BLOBS_KNOWN_MAX: Final = 100_000
 
@@ -82,20 +84,24 @@ def pattern(text: str, *, regex: bool = False) -> Pattern:
         raise UsageError(f"{text!r} is no regular expression: {error}", hint="a text needs no expression") from error
     if made.search(""):
         raise UsageError(f"{text!r} is in every text")
-    _refuse_endless(text, made)
+    refuse_endless(text)
     return Pattern(made)
 
 
-def _refuse_endless(text: str, made: re.Pattern[str]) -> None:
+def refuse_endless(text: str) -> None:
     """Where what repeats can be read in several ways the time may double with every character: it is tried with what
-    the expression says itself."""
+    the expression says itself, each sign alone, two by two, and all of them. Raises `UsageError`. Nothing ends a search
+    that has begun, and while it goes on a screen takes no key."""
     if not any(sign in text for sign in "*+{"):
         return
-    signs = dict.fromkeys([*re.findall(r"\w", text), "a", "0", " "])
-    for sign in list(signs)[:20]:
+    made = re.compile(text, re.IGNORECASE)
+    signs = list(dict.fromkeys([*re.sub(r"\\(?=\W)", "", text), "a", "0", " "]))[:PROBE_SIGNS_MAX]
+    pairs = ("".join(pair) for pair in itertools.permutations(signs, 2))
+    literal = "".join(re.findall(r"\w", text)) or "a"
+    for unit in (*signs, *pairs, literal, literal[:-1] or "a"):
         for length in PROBE_LENGTHS:
             begun = thread_time()  # of this thread's own work: the machine may be busy with others
-            made.search(f"{sign * length}\x00")
+            made.search(f"{(unit * length)[:length]}\x00")
             if thread_time() - begun > PROBE_SECONDS_MAX:
                 raise UsageError(f"searching for {text!r} may take for ever", hint="put no repeat into a repeat")
 

@@ -79,6 +79,19 @@ def test_a_search_goes_over_rows_details_and_outputs_and_takes_expressions(sessi
     reads(session, story)
 
 
+def test_an_expression_that_may_never_end_is_refused_by_search_and_filter(session: Path) -> None:
+    async def story(reader: Reader) -> None:
+        await reader.press("slash", "ctrl+r")
+        await reader.type("(.*/)*q:")
+        assert "may take for ever" in reader.status
+        await reader.press("f")
+        await reader.type("regex:(y+)+z")
+        assert "may take for ever" in reader.status
+        assert (reader.screen.listing.events, "only" in reader.status) == (71, False)
+
+    reads(session, story)
+
+
 def test_a_filter_shows_what_is_meant_and_can_be_changed(session: Path) -> None:
     async def story(reader: Reader) -> None:
         await reader.press("f")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from muse import app
+from muse.app.step_search import refuse_endless
 from muse.app.steps import Steps
 from muse.errors import Damaged, UsageError
 from muse.ui.cli import completing
@@ -52,6 +53,8 @@ def command(address: str, plain: bool, as_json: bool, detail: bool, state: bool,
     if (terminal := os.environ.get("TERM", "")) in ("", "dumb", "unknown"):
         note(f"muse: {DUMB.format(name=terminal or '(not set)')}")
         return _all(place, as_json, detail, no_color, wanted)
+    for expression in wanted.patterns:
+        refuse_endless(expression)
     from muse.ui.tui.opening import replay_on_screen
 
     return replay_on_screen(place, colour=not no_color, wanted=wanted)

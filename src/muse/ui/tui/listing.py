@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from muse.app.step_search import refuse_endless
 from muse.app.steps import Selection, Steps
 from muse.errors import Damaged
 from muse.event.envelope import Event
@@ -176,7 +177,10 @@ class Listing:
     # -- filters -----------------------------------------------------------------------------------------------------
 
     def choose(self, text: str, wanted: Filter) -> None:
-        """Show only what is meant; an empty filter shows all."""
+        """Show only what is meant; an empty filter shows all. Raises `UsageError` for an expression whose search may
+        never end."""
+        for expression in wanted.patterns:
+            refuse_endless(expression)
         if not wanted:
             self.filtering = None
             return
