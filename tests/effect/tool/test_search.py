@@ -239,6 +239,19 @@ def test_the_fallback_answers_as_ripgrep_does(
     assert without == with_ripgrep
 
 
+@pytest.mark.parametrize("ripgrep", [pytest.param(RIPGREP, marks=needs_ripgrep), None])
+@pytest.mark.parametrize("output", ["content", "files", "count"])
+def test_a_binary_file_is_not_found_by_what_stands_before_its_nul(
+    tmp_path: Path, ripgrep: str | None, output: str
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\nmiss\n\0")
+    (tmp_path / "text").write_bytes(b"\nmiss\n")
+    found = anyio.run(
+        lambda: Harness(GrepTool(ripgrep), Workspace(root=tmp_path)).do(pattern="^$", output=output, path=".")
+    )
+    assert [line.partition(":")[0] for line in found.text.splitlines()] == ["text"]
+
+
 @needs_ripgrep
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)

@@ -151,12 +151,12 @@ class GrepTool(PureTool):
             }
             search = str(Path(__file__).with_name("search.py"))
             return [sys.executable, "-I", "-S", "-B", "-X", "utf8", search, json.dumps(request)]
+        # Without --max-count, also for files: a file is known not to be binary only when it was read to its end.
         command = [
             self._ripgrep, "--no-config", "--no-messages", "--json", "--crlf", "--hidden", "--sort=path", "--no-mmap",
             "--no-ignore-global", "--no-ignore-dot", "--no-ignore-exclude", f"--context={context}",
         ]  # fmt: skip
         command += ["--ignore-case"] if args.flag("ignore_case") else []
-        command += ["--max-count=1"] if files_only else []
         command += [f"--glob={args.text('glob')}"] if args.text("glob") else []
         return [*command, "--glob=!.git", f"--regexp={args.text('pattern')}", "--", f"./{name}"]
 
