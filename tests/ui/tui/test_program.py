@@ -71,6 +71,21 @@ def test_a_running_session_is_followed_to_its_end(world: World) -> None:
     assert on.end()[0] == 0
 
 
+@pytest.mark.parametrize("keys", ["zjj", "\tkkjjkk\tjj"])
+def test_keys_that_are_typed_before_the_screen_stands_are_done_when_it_does(world: World, keys: str) -> None:
+    on = world.terminal("replay", placed(world))
+    on.send(keys)
+    on.expect("#34/71")
+    on.send("q")
+    assert on.end()[0] == 0
+
+
+def test_who_leaves_before_the_screen_stands_has_left(world: World) -> None:
+    on = world.terminal("replay", placed(world))
+    on.send("q")
+    assert on.end()[0] == 0
+
+
 def test_the_address_is_copied_by_the_terminal(world: World) -> None:
     address = placed(world)
     on = world.terminal("replay", address)

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -67,6 +68,9 @@ class Frame(Screen[int]):
     """
     AUTO_FOCUS = "EventList"
 
+    class Stands(Message):
+        """From now on keys find what they are meant for."""
+
     def __init__(self, opened: Opened) -> None:
         super().__init__()
         self.opened = opened
@@ -107,10 +111,13 @@ class Frame(Screen[int]):
 
     def on_mount(self) -> None:
         """Begin: what can be shown at once is shown before the index is built."""
+        if not self.children:
+            return  # the end was asked for before the beginning
         self.lay_out()
         self.list.go(self.listing.place_of(self.wanted_seq))
         self.run_worker(self.background.run, thread=True, group="background")
         self.settle()
+        self.post_message(self.Stands())
 
     def on_unmount(self) -> None:
         """The thread is to end."""

@@ -8,6 +8,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.drivers.linux_driver import LinuxDriver
@@ -52,12 +53,28 @@ class ReplayApp(App[int], inherit_bindings=False):
         super().__init__(driver_class=OnStandardOutput, ansi_color=True)
         self.animation_level = "none"
         self._opened = opened
+        self._stands = False
+        self._early: list[events.Key] = []
 
     def on_mount(self) -> None:
         """A signal that asks for the end leaves the terminal as it was."""
         loop = asyncio.get_running_loop()
         for number in ENDING:
             loop.add_signal_handler(number, self.exit, 128 + number)
+
+    async def on_event(self, event: events.Event) -> None:
+        """What is typed before the screen stands waits for it."""
+        if isinstance(event, events.Key) and not self._stands:
+            self._early.append(event)
+            return
+        await super().on_event(event)
+
+    async def on_frame_stands(self) -> None:
+        """Now keys find what they are for."""
+        self._stands = True
+        for key in self._early:
+            await super().on_event(key)
+        self._early.clear()
 
     def _fatal_error(self) -> None:
         """The front door tells of it, in a line, when the terminal is as it was."""
