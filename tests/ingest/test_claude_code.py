@@ -1,10 +1,15 @@
 """Each fact that is known of Claude Code's format, by a small file written by hand."""
 
 import json
+from time import process_time
 
 import pytest
 
-from tests.ingest.made import World, answer, claude, claude_bytes, line, result, said, text, use
+from muse.event.content import BlobRef
+from muse.event.kinds import ContextCompacted
+from muse.ingest import claude_code
+from muse.ingest.lines import SourceFile
+from tests.ingest.made import World, answer, claude, claude_bytes, jsonl, line, result, said, text, use
 
 ASKED = said("a", None, "list it")
 
@@ -359,6 +364,15 @@ def test_the_mode_is_told_when_it_changes() -> None:
     assert world.state.mode == "default"
 
 
+def test_each_file_is_kept_byte_for_byte_where_its_lane_begins() -> None:
+    child = [said("x", None, "count", isSidechain=True, agentId="A1")]
+    world = claude(ASKED, agents={"A1": child})
+    abouts = [(event.agent, event.body) for event in world.events if event.type == "log.imported"]
+    assert [(agent, world.content(about.raw)) for agent, about in abouts] == [
+        ("main", jsonl([ASKED])), ("main.1", jsonl(child)),
+    ]  # fmt: skip
+
+
 def test_unknown_kinds_and_lines_that_are_none_are_kept_raw_and_counted() -> None:
     odd = {"type": "hologram", "uuid": "h", "parentUuid": "a", "x": [1, {"y": None}]}
     world = claude_bytes(
@@ -380,6 +394,35 @@ def test_unknown_kinds_and_lines_that_are_none_are_kept_raw_and_counted() -> Non
     assert world.types() == ["user.prompted"]
 
 
+def test_blocks_of_an_unknown_kind_inside_lines_that_are_read_are_counted() -> None:
+    odd = {"type": "hologram", "x": 1}
+    world = claude(
+        said("a", None, [text("hi"), odd]),
+        answer("b", "a", "m1", text("yes"), odd, {"type": "redacted_thinking", "data": "x"}, use("t1", "Bash")),
+        result("c", "b", "t1", [text("out"), odd, {"kind": "none"}]),
+        said("a", None, [odd]),
+    )
+    (about,) = world.of("log.imported")
+    assert [(one.what, one.count) for one in about.unknown] == [("block hologram", 3), ("block no type", 1)]
+    assert [body.text for body in world.of("user.prompted")] == ["hi"]
+    assert json.loads(world.of("model.responded")[0].blocks[1].raw) == odd
+
+
+def test_eight_times_as_many_compactions_take_about_eight_times_as_long() -> None:
+    def seconds(count: int) -> float:
+        lines: list[object] = []
+        for n in range(count):
+            lines.append(line("system", f"b{n}", None, subtype="compact_boundary", logicalParentUuid=f"s{n - 1}"))
+            lines.append(said(f"s{n}", f"b{n}", "short", isCompactSummary=True))
+        data = SourceFile("s.jsonl", jsonl(lines))
+        began = process_time()
+        made = claude_code.read([data], lambda content: BlobRef("0" * 64, len(content)))
+        assert sum(isinstance(one.body, ContextCompacted) for one in made.events) == count
+        return process_time() - began
+
+    assert seconds(3_200) < 25 * min(seconds(400) for _ in range(3))
+
+
 def test_half_of_a_surrogate_pair_and_bytes_that_are_no_text_do_not_hide_a_line() -> None:
     half = b'{"type":"user","uuid":"a","parentUuid":null,"message":{"content":"x \\ud83d y"}}\n'
     bad = b'{"type":"user","uuid":"b","parentUuid":"a","message":{"content":"caf\xe9"}}\n'
@@ -397,6 +440,19 @@ def test_a_result_without_its_call_and_a_second_result_are_told_apart() -> None:
     )
     assert [body.text for body in world.of("tool.finished")] == ["lost", "first"]
     assert [body.why for body in world.of("source.kept")] == ["repeated"]
+
+
+def test_an_id_that_is_given_again_is_another_call() -> None:
+    world = claude(
+        ASKED,
+        answer("b", "a", "m1", use("t1", "Bash", command="one")),
+        result("c", "b", "t1", "first"),
+        answer("d", "c", "m2", use("t1", "Bash", command="two")),
+        result("e", "d", "t1", "second"),
+    )
+    assert [json.loads(body.args)["command"] for body in world.of("tool.started")] == ["one", "two"]
+    assert [body.text for body in world.of("tool.finished")] == ["first", "second"]
+    assert world.of("source.kept") == []
 
 
 def test_a_call_without_a_result_is_open_at_the_end() -> None:

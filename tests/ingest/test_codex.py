@@ -270,3 +270,28 @@ def test_an_output_without_its_call_and_a_call_without_its_output_are_both_there
     assert world.of("tool.finished")[0].text == "x"
     (run,) = world.state.agents["main"].batch
     assert run.phase == "running"
+
+
+def test_an_id_that_is_given_again_is_another_call() -> None:
+    world = rollout(
+        wrapped("session_meta", id="own"),
+        item("function_call", name="shell", arguments='{"command":["one"]}', call_id="c1"),
+        item("function_call_output", call_id="c1", output="first"),
+        item("function_call", name="shell", arguments='{"command":["two"]}', call_id="c1"),
+        item("function_call_output", call_id="c1", output="second"),
+    )
+    assert [json.loads(body.args)["command"] for body in world.of("tool.started")] == [["one"], ["two"]]
+    assert [body.text for body in world.of("tool.finished")] == ["first", "second"]
+
+
+def test_parts_of_an_unknown_kind_inside_lines_that_are_read_are_counted() -> None:
+    odd = {"type": "hologram", "x": 1}
+    world = rollout(
+        wrapped("session_meta", id="own"),
+        item("message", role="user", content=[{"type": "input_text", "text": "hi"}, odd]),
+        item("message", role="assistant", content=[{"type": "output_text", "text": "yes"}, odd]),
+        item("custom_tool_call_output", call_id="c1", output=[{"type": "input_text", "text": "out"}, odd]),
+    )
+    (about,) = world.of("log.imported")
+    assert [(one.what, one.count) for one in about.unknown] == [("part hologram", 3)]
+    assert [body.text for body in world.of("user.prompted")] == ["hi"]

@@ -124,6 +124,39 @@ def test_a_prompt_instead_of_the_running_turn_is_what_ended_it() -> None:
     assert [(one.relation, one.row.seq) for one in chain.steps[0].rests] == [("of", 1)]
 
 
+def test_a_result_that_was_in_doubt_leads_to_what_was_found_out() -> None:
+    told = story(
+        ("main", 0, started("main/2")),
+        ("main", 1, kinds.EffectDoubted(call="main/2", attempt=1, recovery="attachable")),
+        ("main", 2, kinds.EffectReconciled(call="main/2", attempt=1, verdict="unknown", evidence="nothing is left")),
+        ("main", 2, kinds.ToolFinished(call="main/2", attempt=1, status="unknown")),
+    )
+    chain = asked(told, 4)
+    assert path(chain) == [("", 4), ("settled by", 3), ("settles", 2), ("in doubt since", 1)]
+    assert chain.steps[1].notes == ("evidence: nothing is left",)
+
+
+def test_a_result_of_a_run_that_came_after_the_doubt_does_not_lead_to_it() -> None:
+    told = story(
+        ("main", 0, started("main/2")),
+        ("main", 1, kinds.EffectDoubted(call="main/2", attempt=1, recovery="pure")),
+        ("main", 2, kinds.EffectReconciled(call="main/2", attempt=1, verdict="retried")),
+        ("main", 2, started("main/2", attempt=2)),
+        ("main", 4, kinds.ToolFinished(call="main/2", attempt=2, status="ok")),
+    )
+    assert path(asked(told, 5))[:2] == [("", 5), ("the result of", 4)]
+
+
+def test_what_a_refused_call_came_to_leads_to_who_refused_it() -> None:
+    told = story(
+        ("main", 0, kinds.CancelRequested(target="turn", origin=ADA)),
+        ("main", 0, responded("main/1", "shell")),
+        ("main", 2, kinds.ApprovalDecided(call="main/2", decision="deny", by="person", origin=ADA)),
+        ("main", 3, kinds.ToolFinished(call="main/2", attempt=1, status="cancelled")),
+    )
+    assert path(asked(told, 4)) == [("", 4), ("refused by", 3), ("asked for by", 2)]
+
+
 def test_a_cancel_of_before_the_call_is_not_what_ended_it() -> None:
     told = story(
         ("main", 0, kinds.CancelRequested(target="turn", origin=ADA)),

@@ -16,7 +16,7 @@ ABOUT = LogImported(
 def test_the_first_row_says_what_was_not_recorded_and_what_is_odd() -> None:
     shown = row(event(ABOUT, epoch=0), Context())
     assert shown.summary == (
-        "9 lines of s.jsonl (claude-code 2.1); 2 lines of an unknown kind; 1 unreadable line; "
+        "9 lines of s.jsonl (claude-code 2.1); 2 parts of an unknown kind; 1 unreadable line; "
         "it did not record the system prompt, who allowed a call"
     )
     lines = [line.text for line in detailed(event(ABOUT, epoch=0), Context(), lambda _ref: None).detail]

@@ -93,6 +93,12 @@ def test_a_narrow_row_keeps_how_it_ended() -> None:
     assert len(text) == 60
 
 
+@pytest.mark.parametrize("seq", [9_999, 10_000, 1_000_000])
+def test_a_number_of_any_length_does_not_touch_the_agent(seq: int) -> None:
+    text = row_text(row(event(UserPrompted(text="go on"), seq), Context()))
+    assert text.split()[:3] == [f"#{seq}", "main", "›"]
+
+
 def test_colour_is_only_ever_around_a_row() -> None:
     shown = row(event(ToolFinished(call="main/2", attempt=1, status="ok", text="x"), 3), Context())
     assert row_text(shown, colour=True).replace("\x1b[2m", "").replace("\x1b[32m", "").replace("\x1b[0m", "") == (

@@ -53,7 +53,8 @@ TITLES: Final = (("custom-title", "customTitle"), ("agent-name", "agentName"), (
 
 
 class Part(msgspec.Struct):
-    """The lines of one agent: which of a file's, what is known of them, and how far they were read."""
+    """The lines of one agent: which of a file's, what is known of them, and how far they were read. By uuid: `places`
+    of lines, `boundaries` of compactions, and which of these a summary has `told`."""
 
     lane: Lane
     file: str
@@ -63,6 +64,9 @@ class Part(msgspec.Struct):
     shape: Tree
     results: dict[str, tuple[Value, Value]]
     answers: dict[tuple[str, str], list[int]]
+    places: dict[str, int]
+    boundaries: dict[str, Fact]
+    told: set[str]
     parent: str = ""
     task_at: int = -1
     base_aside: bool = False
@@ -96,7 +100,10 @@ def _part(lane: Lane, file: SourceFile, lines: Lines, facts: list[Fact], order: 
         if fact.answer is not None and not fact.repeated:
             answers.setdefault(fact.answer, []).append(fact.index)
     results = outcomes(lines, (fact for fact in own if fact.results))
-    return Part(lane, file.name, lines, facts, order, tree(own), results, answers)
+    places = {fact.uuid: fact.index for fact in reversed(own)}
+    boundaries = {fact.uuid: fact for fact in reversed(own) if fact.boundary}
+    told = {fact.parent for fact in own if fact.summary}
+    return Part(lane, file.name, lines, facts, order, tree(own), results, answers, places, boundaries, told)
 
 
 class _Reader:
@@ -258,6 +265,8 @@ class _Reader:
             if index in part.shape.back:
                 to = part.seq_at.get(part.shape.back[index], part.begun)
                 self.writer.add(lane, "", SessionRewound(to=to, origin=self.writer.origin), 0)
+            for kind in blocks.unknown_kinds(line.value):
+                self.writer.met(part.file, f"block {kind}")
             self._busy.add(lane.agent)
             self._reads.get(fact.kind, self._other)(part, line, line.value, fact)
             self._busy.discard(lane.agent)
@@ -281,7 +290,7 @@ class _Reader:
 
     def _system(self, part: Part, line: Line, value: Value, fact: Fact) -> None:
         subtype = text(value, "subtype")
-        if fact.boundary and any(one.summary and one.parent == fact.uuid for one in part.facts):
+        if fact.boundary and fact.uuid in part.told:
             return  # told by the summary
         if subtype == "api_error":
             failed = blocks.failed_attempt(value, f"{part.lane.agent}/{part.lane.next_n}")
@@ -325,8 +334,8 @@ class _Reader:
             self.writer.prompt(part.lane, "", words)
 
     def _compacted(self, part: Part, value: Value, fact: Fact) -> None:
-        boundary = next((one for one in part.facts if one.boundary and one.uuid == fact.parent), None)
-        where = next((one.index for one in part.facts if boundary and one.uuid == boundary.logical), -1)
+        boundary = part.boundaries.get(fact.parent)
+        where = -1 if boundary is None else part.places.get(boundary.logical, -1)
         first = max(part.compacted, part.begun) + 1
         last = max(part.seq_at.get(where, self.writer.head), first - 1)
         told = part.lines[boundary.index].value if boundary is not None else None

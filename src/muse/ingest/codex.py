@@ -34,6 +34,7 @@ from muse.ingest.codex_lines import (
     groups_of,
     payload_of,
     summary_words,
+    unknown_parts,
     words_of,
 )
 from muse.ingest.edits import codex_changes, patch_changes
@@ -106,6 +107,8 @@ class _Reader:
             lane.at(fact.time)
             lane.aside = "repeated" if fact.repeated else None
             envelope, inside = payload_of(line)
+            for kind in unknown_parts(inside) if envelope == "response_item" else ():
+                self.writer.met(self.file.name, f"part {kind}")
             if line.value is None:
                 self._keep(line, "", "unreadable")
             elif (group := self.groups.get(fact.index)) is not None:

@@ -6,7 +6,7 @@ One pass takes down what is needed; it must not make events.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -29,6 +29,13 @@ ITEMS: Final = frozenset({"message", "reasoning", "function_call", "custom_tool_
 """What a response is made of, with the calls that the provider makes itself (`…_call`)."""
 CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
+PARTS: Final = frozenset(
+    {
+        "input_text", "output_text", "text", "input_image", "input_file", "input_audio", "refusal", "reasoning_text",
+        "summary_text", "encrypted_content",
+    }
+)  # fmt: skip
+"""The kinds of parts that a content or an output is made of, those too that become no words."""
 ENDS: Final = frozenset({"exec_command_end", "patch_apply_end", "mcp_tool_call_end"})
 BY_PROGRAM: Final = re.compile(
     r"\s*(?:<(?:user_instructions|environment_context|turn_aborted|permissions[ _]instructions|collaboration_mode|"
@@ -124,6 +131,15 @@ def _fact(index: int, line: Line) -> Fact:
     if kind == "token_count":
         fact.totals, fact.usage = _tokens(inside)
     return fact
+
+
+def unknown_parts(item: Value) -> Iterator[str]:
+    """The kind of each part of a message's content, or of an output, that is none of `PARTS`."""
+    for name in ("content", "output"):
+        found = item.get(name)
+        for part in found if isinstance(found, list) else []:
+            if isinstance(part, dict) and text(part, "type") not in PARTS:
+                yield text(part, "type") or "no type"
 
 
 def words_of(source: Value) -> str:

@@ -166,7 +166,8 @@ class Writer:
             if block.kind == "tool_use":
                 use = Use(f"{lane.agent}/{lane.next_n}", block.name, block.args, seq)
                 lane.next_n += 1
-                lane.uses.setdefault(block.id, use)
+                if block.id not in lane.uses or lane.uses[block.id].finished:  # some providers give ids again
+                    lane.uses[block.id] = use
         lane.cause = seq
         return seq
 
@@ -211,7 +212,7 @@ class Writer:
             raw = self.large(line.data.decode())
         except UnicodeDecodeError:
             raw = self.blob(line.data)
-        name = clean(what).text[:200] or "line"
+        name = _name(what)
         if why == "unreadable":
             self.unreadable[file] += 1
         else:
@@ -219,6 +220,10 @@ class Writer:
             if why == "unknown":
                 self.unknown.setdefault(file, Counter())[name] += 1
         return self.add(lane, time, SourceKept(what=name, line=line.number, raw=raw, why=why))
+
+    def met(self, file: str, what: str) -> None:
+        """A part of a line that is read, of a kind that is unknown here. It is kept where the line is, and counted."""
+        self.unknown.setdefault(file, Counter())[_name(what)] += 1
 
     # ------------------------------------------------------------------ the whole
 
@@ -241,6 +246,10 @@ class Writer:
                 about = msgspec.structs.replace(about, asides=tuple(self._asides))
             self.events[seq - 1] = msgspec.structs.replace(self.events[seq - 1], body=about)
         return Import(self.events)
+
+
+def _name(what: str) -> str:
+    return clean(what).text[:200] or "line"
 
 
 def _counted(counter: Counter[str]) -> tuple[Counted, ...]:

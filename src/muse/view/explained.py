@@ -161,14 +161,22 @@ def _refused(event: Event, body: kinds.CommandRefused, look: Look, known: Known)
 
 
 def _finished(event: Event, body: kinds.ToolFinished, look: Look, known: Known) -> Found:
+    cause = look.event(event.cause) if 0 < event.cause < event.seq else None
+    if cause is not None and isinstance(cause.body, kinds.ApprovalDecided) and cause.body.decision == "deny":
+        return Found(cause=Link("refused by", cause.seq))
     intent = _intent(event, body.call, look)
     if body.status == "cancelled" and (cancel := _cancel(event, body.call, intent, look)):
         rests = [Link("of", intent)] if intent else []
         return Found(cause=Link("cancelled by", cancel), rests=rests)
-    cause = look.event(event.cause) if 0 < event.cause < event.seq else None
-    if cause is not None and isinstance(cause.body, kinds.EffectReconciled):
-        return Found(cause=Link("settled by", cause.seq))
+    if intent and (settled := _settled(event, body.call, intent, look)):
+        return Found(cause=Link("settled by", settled))
     return Found(cause=Link("the result of", intent)) if intent else _asked_for(event, body.call, look, known)
+
+
+def _settled(event: Event, call: str, intent: int, look: Look) -> int:
+    """What became of the doubt about this run of the call, 0 where there was none."""
+    settled = look.earlier(event.seq, ("effect.reconciled",), intent)
+    return next((one.seq for one in settled if _call(one) == call), 0)
 
 
 def _started(event: Event, body: kinds.ToolStarted, look: Look, known: Known) -> Found:

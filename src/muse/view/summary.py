@@ -445,7 +445,7 @@ def _restored(body: kinds.WorkspaceRestored, event: Event, tool: str, title: str
 def _imported(body: kinds.LogImported, event: Event, tool: str, title: str) -> Said:
     lost = f"; it did not record {', '.join(brief(part) for part in body.missing)}" if body.missing else ""
     unknown = sum(one.count for one in body.unknown)
-    odd = f"; {plural(unknown, 'line')} of an unknown kind" if unknown else ""
+    odd = f"; {plural(unknown, 'part')} of an unknown kind" if unknown else ""
     odd += f"; {plural(body.unreadable, 'unreadable line')}" if body.unreadable else ""
     source = brief(f"{body.source} ({body.program or body.format_name})")
     return Said(

@@ -12,7 +12,7 @@ from muse.view.timeline import Row
 from muse.view.visible import columns, fit, wrap
 
 WIDTH_MIN: Final = 40
-SEQ_COLUMNS: Final = 5
+SEQ_COLUMNS: Final = 4
 AGENT_COLUMNS: Final = 6
 LABEL_COLUMNS: Final = 8
 
@@ -50,7 +50,7 @@ def row_words(row: Row) -> str:
 
 def row_text(row: Row, *, width: int | None = None, colour: bool = False) -> str:
     """One line: seq, agent, mark, label, summary, duration and call; cut to `width` columns (None: whole)."""
-    start = f"#{row.seq:<{SEQ_COLUMNS}}{row.agent:<{AGENT_COLUMNS}} "
+    start = f"#{row.seq:<{SEQ_COLUMNS}} {row.agent:<{AGENT_COLUMNS}} "
     room = None if width is None else max(width, WIDTH_MIN) - columns(start)
     what, summary, end = row_parts(row, room)
     code = _BY_SEVERITY[row.severity]

@@ -122,9 +122,9 @@ class LogImported(Content, frozen=True):
 
     `source` is the file's name, `events` its lines, `sha256` its digest, `raw` its bytes; `program` wrote it, and named
     the session `source_session`, begun as a copy of `source_parent`. `missing` is what it did not record. `kept` counts
-    the lines that stand here as `source.kept`, `unknown` those among them of a kind that this version does not know,
-    `unreadable` those that are no JSON object. `asides` are seqs of this log. One stands before the events of each
-    source file, on the agent's lane.
+    the lines that stand here as `source.kept`; `unknown` what is of a kind that this version does not know, of these
+    lines and of blocks of others; `unreadable` what is no JSON object. `asides` are seqs of this log. One stands before
+    the events of each source file, on the agent's lane.
     """
 
     source: str

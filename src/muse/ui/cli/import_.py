@@ -80,7 +80,7 @@ def _say(done: Imported, out: Answers, as_json: bool) -> None:
     if as_json:
         out.json(msgspec.json.encode(msgspec.structs.replace(done, file=one_line(done.file)), order="sorted").decode())
         return
-    odd = [plural(done.unknown, "line") + " of an unknown kind"] if done.unknown else []
+    odd = [plural(done.unknown, "part") + " of an unknown kind"] if done.unknown else []
     odd += [plural(done.unreadable, "unreadable line")] if done.unreadable else []
     more = f" ({', '.join(odd)})" if odd else ""
     state = "imported" if done.is_new else "is there"
