@@ -1,14 +1,16 @@
 """The installed `muse replay` on a pseudo-terminal: how it ends, what bytes it writes, and a session that runs."""
 
 import base64
+import os
 import re
 import signal
+import subprocess
 import termios
 from pathlib import Path
 
 import pytest
 
-from tests.ui.driving import World, eventually, shell
+from tests.ui.driving import MUSE, PATIENCE_SECONDS, World, eventually, shell
 from tests.ui.tui.made import write_session
 
 OURS = re.compile(
@@ -102,6 +104,23 @@ def test_ctrl_c_ends_it_as_an_interrupt(world: World) -> None:
     on.expect("#32/71")
     on.send("\x03")
     assert on.end()[0] == 130
+
+
+def test_a_terminal_that_goes_away_ends_it_also_where_no_signal_tells_of_it(world: World) -> None:
+    ours, theirs = os.openpty()  # not the controlling terminal of what runs on it
+    command = [MUSE, "replay", placed(world)]
+    replay = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=world.env, cwd=world.work, start_new_session=True
+    )
+    os.close(theirs)
+    shown = b""
+    while b"closed" not in shown:
+        shown += os.read(ours, 65536)
+    os.close(ours)
+    try:
+        assert replay.wait(PATIENCE_SECONDS) == 129
+    finally:
+        replay.kill()
 
 
 def test_an_event_that_is_not_there_is_refused_before_the_screen(world: World) -> None:

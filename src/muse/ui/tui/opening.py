@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from io import TextIOWrapper
@@ -25,6 +26,8 @@ from muse.view.filters import TERMS, Filter, parsed
 from muse.view.moments import Moment
 
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+TERMINAL_SECONDS: Final = 1.0
+"""How often it is looked whether the terminal is still there."""
 FIRST_SECONDS: Final = 0.03
 """A short log is known whole before its screen is drawn; a long one lets it wait no longer."""
 IMPORT_WITHIN: Final = 3
@@ -61,6 +64,16 @@ class ReplayApp(App[int], inherit_bindings=False):
         loop = asyncio.get_running_loop()
         for number in ENDING:
             loop.add_signal_handler(number, self.exit, 128 + number)
+        if not self.is_headless:
+            self.set_interval(TERMINAL_SECONDS, self._look_at_terminal)
+
+    def _look_at_terminal(self) -> None:
+        """A terminal that went away is the end, also where no signal tells of it: it reads as a file that has ended,
+        again and again."""
+        terminal = select.poll()
+        terminal.register(sys.__stdin__ or 0, 0)
+        if terminal.poll(0):
+            self.exit(128 + signal.SIGHUP)
 
     async def on_event(self, event: events.Event) -> None:
         """What is typed before the screen stands waits for it."""
