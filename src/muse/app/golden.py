@@ -20,6 +20,7 @@ import msgspec
 
 from muse.app.models import rules
 from muse.app.places import events, open_log
+from muse.app.settings import permission_rules
 from muse.config import Permissions, project_file
 from muse.errors import ConfigError, UsageError
 from muse.event.content import PermissionRules, ToolSpec
@@ -35,6 +36,8 @@ Check = Literal["decisions", "prompt", "tools", "rules"]
 CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 MANIFEST: Final = "golden.toml"
 EXPORT: Final = "session.jsonl"
+ATTRIBUTES: Final = ".gitattributes"
+"""Keeps git from giving the export other line ends (gitattributes(5))."""
 FORMAT: Final = 1
 NAME: Final = re.compile(r"[\w-][^\s:@/\\\x00-\x1f\x7f]{0,79}")
 """A session's name that a folder can have."""
@@ -114,7 +117,7 @@ def offer_of(workspace: Path) -> "Offer":
     )  # fmt: skip
     table = _project_table(workspace)
     permissions = _converted(table.get("permissions", {}), Permissions, workspace)
-    said = PermissionRules(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
+    said = permission_rules(permissions)
     return Offer(instructions=relative, rules=said, mode=_mode(table), tools=_tools())
 
 
@@ -195,6 +198,7 @@ def keep(path: Path, report: "Report", folder: Path, *, force: bool) -> Kept:
             f"{target} is there already, and would change:\n{shown}", hint="--force replaces it, once you know why"
         )
     target.mkdir(parents=True, exist_ok=True)
+    (target / ATTRIBUTES).write_text(f"{EXPORT} -text\n", encoding="utf-8")
     (target / EXPORT).write_bytes(data)
     (target / MANIFEST).write_text(manifest, encoding="utf-8")
     return Kept(target, "made" if before == ("", b"") else "replaced", difference[2:])

@@ -39,7 +39,7 @@ def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
         dialect=dialect,
         model=rest,
         mode=parse_mode(mode or config.permission_mode),
-        permissions=_rules(config.permissions),
+        permissions=permission_rules(config.permissions),
         sandbox=parse_sandbox(config.sandbox),
         network=config.network,
         **_limits(config),
@@ -67,7 +67,7 @@ def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = 
     config, given = loaded.config, loaded.given
     model = model or (config.model if "model" in given else "")
     mode = mode or (config.permission_mode if "permission_mode" in given else "")
-    new = _rules(config.permissions)
+    new = permission_rules(config.permissions)
     rules = PermissionRules(
         allow=_joined(state.allow, new.allow if "permissions" in given else ()),
         ask=_joined(state.ask, new.ask),
@@ -88,7 +88,7 @@ def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = 
 
 def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
     """The settings with more rules. Raises `ConfigError` for one that cannot be read."""
-    more = _rules(Permissions(allow=allow, deny=deny))
+    more = permission_rules(Permissions(allow=allow, deny=deny))
     old = settings.permissions
     joined = PermissionRules(allow=_joined(old.allow, more.allow), ask=old.ask, deny=_joined(old.deny, more.deny))
     return msgspec.structs.replace(settings, permissions=joined)
@@ -98,7 +98,8 @@ def _joined(old: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*old, *more)))
 
 
-def _rules(permissions: Permissions) -> PermissionRules:
+def permission_rules(permissions: Permissions) -> PermissionRules:
+    """The rules of a settings table. Raises `ConfigError` for one that cannot be read."""
     for text in (*permissions.allow, *permissions.ask, *permissions.deny):
         try:
             parse_rule(text)

@@ -95,9 +95,13 @@ class GoldenItem(pytest.Item):
             raise Differs(wrong)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Just the difference."""
+        """Just the difference; of what kept it from being looked for, just the word and the hint."""
+        from muse.errors import MuseError
+
         if isinstance(excinfo.value, Differs):
             return str(excinfo.value)
+        if isinstance(excinfo.value, MuseError):
+            return f"{excinfo.value}\n{excinfo.value.hint}".rstrip()
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

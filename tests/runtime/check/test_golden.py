@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from muse import app
 from muse.app import golden
 from muse.app.golden import check, read_fixture
-from muse.errors import UsageError
+from muse.errors import ConfigError, UsageError
 from muse.event.content import ToolSpec
 from muse.runtime.check.substitute import differences
 from muse.ui.cli import cli
@@ -75,6 +75,35 @@ def test_another_instruction_file_is_a_diff_of_the_system_prompt(project: Path) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("now", "was", "is_"),
+    [(b"Be brief.\r\n", "-Be brief.\\n", "+Be brief.\\r\\n"), (b"Be brief.", "-Be brief.\\n", "+Be brief.")],
+)
+def test_other_line_ends_alone_are_seen_in_the_diff_as_well(project: Path, now: bytes, was: str, is_: str) -> None:
+    (project / "AGENTS.md").write_bytes(now)
+    assert [line for line in wrong(project)["prompt"].splitlines() if line[0] in "+-"] == [was, is_]
+
+
+def test_git_gives_a_fixture_no_other_line_ends(project: Path, tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "core.autocrlf=true", *words], cwd=project, check=True, capture_output=True)
+
+    shutil.rmtree(project / ".git")
+    git("init", "-q")
+    git("add", "golden")
+    git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "kept")
+    git("clone", "-q", "-c", "core.autocrlf=true", str(project), str(tmp_path / "cloned"))
+    (cloned,) = (tmp_path / "cloned" / "golden").iterdir()
+    assert b"\r\n" in (cloned / "golden.toml").read_bytes(), "this git does what it is asked to"
+    assert check(read_fixture(cloned), "decisions", project) == ""
+
+
+def test_a_rule_that_cannot_be_read_is_said_and_is_not_taken_for_none(project: Path) -> None:
+    (project / ".muse" / "config.toml").write_text('[permissions]\ndeny = ["shell("]\n')
+    with pytest.raises(ConfigError, match="'shell\\(' is no rule"):
+        wrong(project)
+
+
 def test_a_new_rule_says_which_call_it_would_have_met_and_what_it_met_then(project: Path) -> None:
     (project / ".muse" / "config.toml").write_text('[permissions]\nask = ["shell(seq *)"]\ndeny = ["shell(rm *)"]\n')
     found = wrong(project)
@@ -92,6 +121,7 @@ def test_a_stricter_mode_of_the_project_is_followed(project: Path) -> None:
     assert set(found) == {"prompt", "rules"}
     assert "+You are in plan mode: read and think, change nothing, and answer with a plan." in found["prompt"]
     assert "now it is denied (plan mode: " in found["rules"]
+    assert "now it is allowed" not in found["rules"], "reading is free in either mode"
 
 
 def test_other_tools_are_a_diff_of_description_and_schema(project: Path) -> None:
@@ -153,6 +183,10 @@ def test_pytest_collects_one_test_for_each_check_and_fails_with_the_difference(p
     assert "-Be brief.\n+Be long." in done.stdout
     assert "Traceback" not in done.stdout
     assert "golden.py:" not in done.stdout
+    (kept(project) / "session.jsonl").write_bytes(b"")
+    torn = run("-q")
+    assert "session.jsonl is empty\ngive a session, its file, or an export" in torn.stdout
+    assert "golden.py:" not in torn.stdout
     only = run("-q", "test_own.py")
     assert only.returncode == 0, only.stdout
     assert "1 passed" in only.stdout

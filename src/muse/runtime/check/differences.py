@@ -43,11 +43,19 @@ def values(name: str, expected: object, recorded: object) -> Iterator[str]:
 
 
 def texts(expected: str, recorded: str) -> Iterator[str]:
-    """A line diff of two texts, without its head."""
-    lines = difflib.unified_diff(expected.splitlines(), recorded.splitlines(), lineterm="", n=2)
-    for number, line in enumerate(lines):
+    """A line diff of two texts, without its head. Where only the ends of lines differ, these are shown."""
+    one, other = expected.splitlines(), recorded.splitlines()
+    if one == other:
+        one, other = _with_ends(expected), _with_ends(recorded)
+    for number, line in enumerate(difflib.unified_diff(one, other, lineterm="", n=2)):
         if number >= 2:
             yield line if len(line) <= CHARACTERS_MAX else f"{line[:CHARACTERS_MAX]}…"
+
+
+def _with_ends(text: str) -> list[str]:
+    """The lines, each with its end as an escape: `Be brief.\\r\\n`."""
+    pairs = zip(text.splitlines(), text.splitlines(keepends=True), strict=True)
+    return [line + whole[len(line) :].encode("unicode_escape").decode() for line, whole in pairs]
 
 
 def limited(lines: Iterator[str], most: int = LINES_MAX) -> tuple[str, ...]:

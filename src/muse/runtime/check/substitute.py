@@ -145,7 +145,7 @@ class _Twice:
             return
         then = judge(self._was.state, self._was.state.agents[agent], was)
         now = judge(self._would, self._would.agents[agent], would)
-        if (then.decision, then.rule) != (now.decision, now.rule):
+        if (then.decision, then.rule) != (now.decision, now.rule) and not _is_by_mode(then, now):
             self._verdicts.append(f"call {call} {_shown(was)} {_past(then)}; {_present(now)}")
 
     # -- what is put in its place --------------------------------------------------------------------------------------
@@ -248,6 +248,11 @@ def _shown(run: ToolRun) -> str:
 
     text = approval.shown(run.tool, run.args).removeprefix("$ ").split("\n")[0]
     return f"`{text[:COMMAND_CHARACTERS_MAX]}{'…' if len(text) > COMMAND_CHARACTERS_MAX else ''}`"
+
+
+def _is_by_mode(then: Verdict, now: Verdict) -> bool:
+    """Whether two modes, and no rule, give the same verdict."""
+    return then.decision == now.decision and all(one.rule.startswith("mode ") for one in (then, now))
 
 
 def _past(verdict: Verdict) -> str:
