@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import urllib.parse
 from collections.abc import Callable
+from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,15 @@ from hypothesis import strategies as st
 
 from muse.event.leaves import leaves
 from muse.event.needles import Needles, forms
+
+
+def bash(command: str, argument: str) -> str:
+    """What bash prints."""
+    done = subprocess.run(
+        ["bash", "-c", command, "bash", argument], env={"LC_ALL": "C.UTF-8"}, capture_output=True, check=True
+    )
+    return done.stdout.decode()
+
 
 SECRET = "p/ä\"s\\s&w+o=r'd"
 
@@ -23,9 +33,12 @@ WRITERS: dict[str, Callable[[str], str]] = {
     "json in json": lambda text: json.dumps({"line": json.dumps({"a": text})}),
     "json in json in json, not ascii": lambda text: json.dumps([json.dumps([json.dumps([text], ensure_ascii=False)])]),
     "html": html.escape,
+    "html, quotes by number": lambda text: escape(text, {"'": "&#39;", '"': "&#34;"}),
+    "xml": lambda text: escape(text, {"'": "&apos;", '"': "&quot;"}),
     "url": urllib.parse.quote,
     "form": lambda text: urllib.parse.urlencode({"a": text}),
     "shell": shlex.quote,
+    "shell, backslashes": lambda text: bash('printf %q "$1"', text),
     "hex": lambda text: text.encode().hex(),
 }
 

@@ -24,6 +24,11 @@ ENCODED_CHARS_MIN: Final = 6
 JSON_LEVELS: Final = 3
 """JSON text inside JSON text: arguments in a provider's block, a block in a recorded line."""
 
+_HTML_QUOTES: Final = tuple((one, two) for one in ("&#x27;", "&#39;", "&apos;") for two in ("&quot;", "&#34;"))
+"""How programs write the two quotes."""
+_SHELL_SPECIAL: Final = (r"""\s'"\\|&;()<>!{}*\[\]?^$`,""", r"""\s'"\\|&;()<>!{}*\[\]?^$`,~#=%@:""", r"""\s'"\\$`!""")
+"""What shells put a backslash before (bash's `printf %q`, others' completion, double quotes)."""
+
 Place = tuple[Path, int]
 """A piece of a body: the path of its value, and which piece of it."""
 
@@ -125,8 +130,10 @@ def forms(secret: bytes) -> set[bytes]:
     found |= _json_forms(text)
     found |= {form.replace(b"/", b"\\/") for form in [secret, *found] if b"/" in form and b"\\/" not in form}
     found |= {re.sub(rb"\\u[0-9a-f]{4}", lambda match: b"\\u" + match[0][2:].upper(), form) for form in [*found]}
-    found |= {html.escape(text).encode(), html.escape(text, quote=False).encode()}
+    for escaped in (html.escape(text), html.escape(text, quote=False)):
+        found |= {escaped.replace("&#x27;", one).replace("&quot;", two).encode() for one, two in _HTML_QUOTES}
     found |= {text.replace("'", quoted).encode() for quoted in ("'\"'\"'", "'\\''")}
+    found |= {re.sub(rf"([{special}])", r"\\\1", text).encode() for special in _SHELL_SPECIAL}
     urls = {urllib.parse.quote(text, safe=""), urllib.parse.quote(text), urllib.parse.quote_plus(text)}
     urls.add("".join(f"%{byte:02X}" for byte in secret))
     urls |= {re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), url) for url in urls}
