@@ -14,7 +14,7 @@ import pytest
 
 from muse.effect.model.scripted import Step
 from muse.errors import LogError
-from muse.event.kinds import UserPrompted
+from muse.event.kinds import LogImported, ModelRequested, UserPrompted
 from muse.runtime.reading import Reading
 from muse.testing.wire import AnthropicServer, OpenAIServer, Trouble, WireServer
 from muse.ui.cli.output import answers
@@ -25,6 +25,7 @@ from tests.runtime.rig import Rig as Scripted
 from tests.runtime.rig import steps
 from tests.ui.asking import Answer, ask
 from tests.ui.driving import MUSE, OnTerminal
+from tests.ui.told import told
 
 SERVERS: dict[str, type[WireServer]] = {"anthropic": AnthropicServer, "openai": OpenAIServer}
 TASK = [
@@ -187,3 +188,15 @@ def test_other_bytes_than_were_recorded_are_never_given_out(tmp_path: Path) -> N
             with pytest.raises(LogError, match=r"cannot be rebuilt: the log gives .* bytes, recorded are") as caught:
                 show_request(reading, log.head().seq, "", wish, out)
             assert caught.value.exit_code == 6
+
+
+def test_a_request_in_an_imported_log_is_answered_with_why_there_is_none(tmp_path: Path) -> None:
+    asked = ModelRequested(
+        call="main/1", attempt=1, provider="scripted", model="-", builder="scripted/1", items=1,
+        request_sha256="0" * 64, request_bytes=1,
+    )  # fmt: skip
+    path = told(tmp_path, LogImported(source="other.jsonl", format_name="claude-code", events=3), asked)
+    for wish in ("--request", "--diff", "--summary"):
+        done = ask(tmp_path, "show", f"{path}@3", wish)
+        assert done.code == 8, wish
+        assert "imported from claude-code" in done.out + done.err, wish

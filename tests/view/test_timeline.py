@@ -19,6 +19,7 @@ from muse.event.kinds import (
     ModelResponded,
     SessionClosed,
     SessionOpened,
+    SourceKept,
     TimerSet,
     ToolFinished,
     ToolStarted,
@@ -141,6 +142,11 @@ def test_what_is_not_known_is_shown_with_its_text() -> None:
     shown = detailed(strange, Context(), lambda ref: None)
     assert row_text(shown) == '#1    main   ? mystery.done v1 {"a":"b\\u001b"}'
     assert [line.text for line in shown.detail] == ['{"a":"b\\u001b"}']
+
+
+def test_a_kept_line_without_a_word_is_shown_as_that() -> None:
+    shown = detailed(event(SourceKept(what="mystery", line=3, raw="", why="unreadable")), Context(), lambda ref: None)
+    assert [line.text.split() for line in shown.detail] == [["line", "3,", "mystery", "(unreadable)"]]
 
 
 def test_what_was_taken_out_is_hidden() -> None:

@@ -31,6 +31,7 @@ from muse.event.needles import Needles, Place, named_in
 from muse.fold.evolve import evolve
 from muse.fold.state import Session
 from muse.log.protocol import Log, Stored
+from muse.runtime.check.story import BROKEN
 
 WORDS: Final = frozenset(
     {
@@ -285,7 +286,7 @@ def _in_requests(log: Log, rules: Rules, needles: Needles, wanted: set[int], fou
         if state is not None:
             try:
                 evolve(state, event)
-            except (AssertionError, KeyError):  # the log's story is an impossible one: nothing can be rebuilt
+            except BROKEN:  # the log's story is an impossible one: nothing can be rebuilt
                 state = None
 
 
@@ -293,4 +294,7 @@ def _sent(state: Session, agent_id: str, rules: Rules, needles: Needles) -> bool
     settings, agent = state.settings, state.agents.get(agent_id)
     if settings is None or agent is None or settings.dialect not in rules.builders:
         return True
-    return needles.is_in(next_request(state, agent, rules).body)
+    try:
+        return needles.is_in(next_request(state, agent, rules).body)
+    except BROKEN:
+        return True

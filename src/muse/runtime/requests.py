@@ -121,7 +121,9 @@ def _missing(state: Session) -> str:
         return f"{state.redacted[0]} is redacted"
     if state.unknown:
         return f"{state.unknown[0]} is unknown to this version"
-    return f"{state.recovered[0]} was lost, and this log saved without it"
+    if state.recovered:
+        return f"{state.recovered[0]} was lost, and this log saved without it"
+    return f"the session was imported from {state.imported}"
 
 
 def _differences(built: Built, asked: ModelRequested) -> str:

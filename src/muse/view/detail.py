@@ -217,7 +217,7 @@ def _imported(body: kinds.LogImported, contents: Contents) -> Iterator[Line]:
 
 def _kept(body: kinds.SourceKept, contents: Contents) -> Iterator[Line]:
     yield _named("line", f"{body.line}, {body.what} ({body.why.replace('_', ' ')})", "dim")
-    if isinstance(body.raw, str) and arguments(body.raw) is not None:
+    if isinstance(body.raw, str) and body.raw and arguments(body.raw) is not None:
         yield from _text(msgspec.json.format(body.raw, indent=2))
     else:
         yield from _whole(body.raw, contents)
