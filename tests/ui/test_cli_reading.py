@@ -382,6 +382,17 @@ def test_a_file_of_another_kind_is_a_usage_error(past: World, command: str, tmp_
     assert "not a muse log" in done.err
 
 
+def test_a_folder_and_a_file_that_is_not_there_are_named_as_such(past: World) -> None:
+    for command in ("log", "replay", "show", "export", "search"):
+        words = ["x"] if command == "search" else []
+        done = past.run(command, *words, str(past.work))
+        assert (done.code, done.out) == (2, "")
+        assert f"{past.work} is a folder\n      give a session's file; muse import" in done.err
+        done = past.run(command, *words, "rollout.jsonl")
+        assert (done.code, done.out) == (2, "")
+        assert "there is no file rollout.jsonl" in done.err
+
+
 @pytest.fixture
 def broken(past: World, tmp_path: Path) -> Path:
     """A copy whose chain breaks at event 5."""

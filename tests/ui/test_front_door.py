@@ -26,7 +26,15 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("resum", "resume"), ("lgo", "log"), ("exce", "exec"), ("aprove", "approve")]
+    ("word", "meant"),
+    [
+        ("resum", "resume"),
+        ("lgo", "log"),
+        ("exce", "exec"),
+        ("aprove", "approve"),
+        ("grep", "search"),
+        ("sessions", "ls"),
+    ],
 )
 def test_a_slip_is_never_a_paid_prompt(world: World, word: str, meant: str) -> None:
     done = world.run(word, env={"MUSE_MODEL": world.script(HELLO)})
@@ -40,6 +48,13 @@ def test_a_slip_with_more_words_keeps_all_of_them(world: World) -> None:
     assert '"fix the tests"' in done.err
     done = world.run("resum", "the", "work")
     assert 'muse exec "resum the work"' in done.err
+
+
+def test_help_is_a_word_as_well(world: World) -> None:
+    assert world.run("help").out == world.run("--help").out
+    assert world.run("help", "import").out == world.run("import", "--help").out
+    done = world.run("help", "me", env={"MUSE_MODEL": world.script(HELLO)})
+    assert (done.code, world.files()) == (2, [])
 
 
 def test_commands_of_later_versions_and_unquoted_prompts_are_no_prompts(world: World) -> None:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muse.app.models import rules
 from muse.config import muse_home
@@ -86,6 +86,9 @@ def session_files() -> list[Path]:
     return sorted((muse_home() / "sessions").glob(f"*/*/*/*{SUFFIX}"), key=lambda path: path.name, reverse=True)
 
 
+_READABLE: Final = "give a session, its file, an export (.jsonl), or a session file of Claude Code or Codex"
+
+
 def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
     """The log in a file; to read, also that in an export, and what another agent's session file holds. Raises
     UsageError for a file of another kind; one that is named like a log and is none (any more) is damage."""
@@ -105,7 +108,7 @@ def open_log(path: Path, *, read_only: bool = True, check: bool = True) -> Log:
         if what := foreign.what_it_is(path):
             hint = "it can be read: muse replay, log, show, search and export take it as it is"
             raise UsageError(f"{path.name} is {what}: nothing goes on from it", hint=hint) from error
-        raise UsageError(str(error), hint="give a session, its file, or an export (.jsonl)") from error
+        raise UsageError(str(error), hint=_READABLE) from error
 
 
 def _open_archived(path: Path, *, read_only: bool, check: bool) -> Log:

@@ -230,7 +230,8 @@ def _of_pattern(text: str) -> re.Pattern[str]:
         return re.compile(text, re.IGNORECASE if letters == letters.lower() else 0)
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(
-            f"{text!r} is no regular expression: {error}", hint="grep takes a text as it stands"
+            f"{text!r} is no regular expression: {error}",
+            hint="a text is taken as it stands by grep, and by muse search without -E",
         ) from error
 
 

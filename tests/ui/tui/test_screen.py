@@ -189,6 +189,27 @@ def test_every_key_works_at_every_size(session: Path, size: tuple[int, int]) -> 
     reads(session, story, seq=30, size=size)
 
 
+def test_q_leaves_the_help_before_it_leaves_the_session(session: Path) -> None:
+    async def story(reader: Reader) -> None:
+        await reader.press("question_mark")
+        assert reader.screen.view == "help"
+        await reader.press("q")
+        assert reader.screen.view == "detail"
+        await reader.press("q")
+
+    assert reads(session, story) == 0
+
+
+def test_a_number_that_a_filter_of_nothing_hides_is_said_to_be_hidden(session: Path) -> None:
+    async def story(reader: Reader) -> None:
+        await reader.press("f")
+        await reader.type("agent:main.7")
+        await reader.type("62")
+        assert "the filter hides #62 and all others (Esc shows all)" in reader.status
+
+    reads(session, story)
+
+
 def test_an_empty_log_says_so(tmp_path: Path) -> None:
     path = tmp_path / "empty.muse"
     SqliteLog.create(path, SESSION, commands=kinds.COMMANDS).close()

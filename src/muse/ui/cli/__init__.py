@@ -43,12 +43,18 @@ COMMANDS: dict[str, str] = {
 
 LATER = frozenset(
     {
-        "acp", "agents", "answer", "blame", "config", "continue", "diff", "files", "fork", "help",
-        "history", "init", "login", "logout", "mcp", "pause", "review", "rewind",
-        "run", "serve", "start", "status", "summary", "up", "update", "version",
+        "acp", "agents", "answer", "config", "continue", "diff", "files", "fork",
+        "init", "login", "logout", "mcp", "pause", "review", "rewind",
+        "run", "serve", "start", "summary", "up", "update", "version",
     }
 )  # fmt: skip
 """Words that people take for commands, and that are none (yet): they must never become a paid prompt by accident."""
+
+ELSEWHERE = {
+    "blame": "why", "cat": "show", "find": "search", "grep": "search", "history": "ls", "list": "ls", "ps": "ls",
+    "sessions": "ls", "status": "ls", "tail": "log", "view": "replay",
+}  # fmt: skip
+"""What other programs call it → our command."""
 
 CHAT = "chat"
 """What `muse` alone and `muse PROMPT` run; it has no name on the command line."""
@@ -72,6 +78,8 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """What begins with no command's name is a chat; a word close to one is a slip, never a paid prompt."""
+        if args[:1] == ["help"] and (len(args) == 1 or args[1] in COMMANDS):
+            args = [*args[1:2], "--help"]
         first = args[0] if args else ""
         own = ("-h", "--help", "--version")
         if first not in COMMANDS and first not in (CHAT, *own) and not ctx.resilient_parsing:
@@ -96,7 +104,8 @@ def refuse_slip(word: str, args: list[str]) -> None:
         raise UsageError(f"there is no command {word!r} in this version", hint=f"muse --help lists them; {prompt}")
     import difflib
 
-    close = difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.6)
+    ours = ELSEWHERE.get(word.lower())
+    close = [ours] if ours else difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.6)
     if close:
         raise UsageError(f"there is no command {word!r}; did you mean {close[0]}?", hint=prompt)
 

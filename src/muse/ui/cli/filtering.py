@@ -113,6 +113,6 @@ def _completed(reading: app.Reading, wanted: Filter, before: int | None) -> Call
 
 def say_nothing_found(wanted: Filter, past: Past, session: str) -> None:
     """Tell a person that no event is meant, and why that may be; `past` has learned them all."""
-    note(f"muse: no event of {one_line(session)} is meant")
+    note(f"muse: nothing in {one_line(session)} is what the filters ask for")
     for line in absent(wanted, past):
         note(f"{' ' * HANG}{one_line(line)}")

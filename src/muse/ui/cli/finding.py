@@ -24,10 +24,13 @@ def find_session(text: str, folder: Path | None = None, *, running: bool = False
     """The file that SESSION names: a path, an id, a name (of several with it the newest), a unique part of an id; or
     `last`: the newest session of `folder` (the current one), with `running` the one that runs there, if any. Raises
     `UsageError`."""
-    if text.endswith(app.SUFFIX) or "/" in text:
+    if text.endswith((app.SUFFIX, ".jsonl")) or "/" in text:
         path = Path(text).expanduser()
         if not path.exists():
             raise UsageError(f"there is no file {text}", hint="muse ls lists the sessions")
+        if path.is_dir():
+            hint = "give a session's file; muse import keeps all session files of other agents in a folder"
+            raise UsageError(f"{text} is a folder", hint=hint)
         return path
     files = app.session_files()
     if text in ("", "last"):

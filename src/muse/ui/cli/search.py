@@ -78,7 +78,8 @@ def command(
     """
     query, named, wanted = _meant(list(args), wanted, phrase=phrase, exact=exact)
     listener = _Listener()
-    hits = searching.search(_scopes(named), query, wanted, listener)
+    scopes = _scopes(named)
+    hits = searching.search(scopes, query, wanted, listener)
     with answers(colour=not no_color) as out:
         if opened is not None:
             return _open(next(islice(hits, opened - 1, None), None), opened, listener)
@@ -91,6 +92,8 @@ def command(
         more, is_all = _counted(hits)
         listener.end()
         _sum_up(shown, more, query, is_all=is_all)
+        if not scopes:
+            note("there is no session yet; a file of another agent is searched when it is named")
     return 0 if shown else 1
 
 

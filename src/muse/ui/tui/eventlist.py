@@ -107,7 +107,7 @@ class EventList(Widget, can_focus=True):
         if self.listing.filtering is None:
             return "no events"
         looked = self.listing.filtering.selection.upto
-        return "no event is meant by the filter" + ("" if looked >= self.listing.steps.head else " so far")
+        return "nothing is what the filter asks for" + ("" if looked >= self.listing.steps.head else " so far")
 
     def _parts(self, row: Row, width: int, chosen: bool) -> list[tuple[str, Style]]:
         digits = max(len(str(self.listing.steps.head + 1)), 3)

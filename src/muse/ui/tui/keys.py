@@ -72,7 +72,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("ctrl+l", "Ctrl-L", "redraw", "draw the screen anew", "screen"),
     Key("ctrl+z", "Ctrl-Z", "suspend", "to the shell; fg comes back", "screen"),
     Key("question_mark,h", "? h", "show('help')", "this help", "screen"),
-    Key("q", "q", "quit", "quit", "screen"),
+    Key("q", "q", "quit", "quit; from this help: back", "screen"),
 )  # fmt: skip
 """In the order of the help."""
 

@@ -232,7 +232,8 @@ class ReplayScreen(Frame, inherit_bindings=False):
         self._asked_enough()
         self.jump(number)
         if self.list.seq != number:
-            self.say(f"the filter hides #{number}; this is the next one shown (Esc shows all)")
+            instead = "; this is the next one shown" if self.listing.count else " and all others"
+            self.say(f"the filter hides #{number}{instead} (Esc shows all)")
 
     # -- searching and filtering -------------------------------------------------------------------------------------
 
@@ -404,7 +405,10 @@ class ReplayScreen(Frame, inherit_bindings=False):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def action_quit(self) -> None:
-        """Out; a damaged log is told by the exit code."""
+        """Out of the help, as in a pager; then out of all. A damaged log is told by the exit code."""
+        if self.view == "help":
+            self.action_leave()
+            return
         self._leave(Damaged.exit_code if self.listing.steps.damage is not None else 0)
 
     def action_interrupt(self) -> None:
