@@ -26,6 +26,7 @@ from muse.event.kinds import (
     UserPrompted,
 )  # fmt: skip
 from muse.view.detail import detailed
+from muse.view.markdown import Proof, document
 from muse.view.summary import SUMMARIES
 from muse.view.text import row_text
 from muse.view.timeline import Context, learn, row, rows
@@ -105,6 +106,21 @@ def test_colour_is_only_ever_around_a_row() -> None:
     assert row_text(shown, colour=True).replace("\x1b[2m", "").replace("\x1b[32m", "").replace("\x1b[0m", "") == (
         "#3    main   ✓ tool       0 ms  (main/2)"
     )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "told"),
+    [
+        ("allowed by shell(make *)", "allowed by shell(make *)"),
+        ("allowed by the rule edit(src/**)", "allowed by the rule edit(src/**)"),
+        ("mode default: reading is free", "allowed by mode default: reading is free"),
+    ],
+)
+def test_who_allowed_a_call_is_said_once(recorded: str, told: str) -> None:
+    body = ToolStarted(call="main/2", attempt=1, tool="x", args="{}", recovery="opaque", allowed_by=recorded)
+    assert [line.text for line in detailed(event(body), Context(), lambda ref: None).detail] == [told]
+    text = "\n".join(document("s-1", [event(body)], lambda ref: None, Proof(1, "ab" * 32)))
+    assert f"({told})" in text.replace("`", "")
 
 
 def test_every_event_type_has_its_words() -> None:

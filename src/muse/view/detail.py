@@ -150,9 +150,9 @@ def _started(body: kinds.ToolStarted, contents: Contents) -> Iterator[Line]:
         yield Line(f"in {one_line(body.observed.folder)}", "dim")
     if body.observed.error:
         yield from _text(body.observed.error, "bad")
-    allowed = f"allowed by #{body.approval}" if body.approval else f"allowed by {one_line(body.allowed_by)}"
+    by = f"#{body.approval}" if body.approval else one_line(body.allowed_by.removeprefix("allowed by "))
     if body.approval or body.allowed_by:
-        yield Line(allowed, "dim")
+        yield Line(f"allowed by {by}", "dim")
 
 
 def argument_lines(args: str) -> Iterator[Line]:

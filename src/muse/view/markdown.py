@@ -206,7 +206,7 @@ def _started(event: Event, body: kinds.ToolStarted, shown: Row, contents: Conten
     if body.approval:
         allowed = f"allowed by #{body.approval}"
     else:
-        allowed = f"allowed by {span(body.allowed_by)}" if body.allowed_by else ""
+        allowed = f"allowed by {span(body.allowed_by.removeprefix('allowed by '))}" if body.allowed_by else ""
     again = f", attempt {body.attempt}" if body.attempt > 1 else ""
     head = f"**#{event.seq} {span(body.tool)}**{_lane(event)}{again}"
     why = f" ({allowed})" if allowed else ""
