@@ -164,6 +164,9 @@ def test_sessions_and_the_values_of_options_are_completed(world: World) -> None:
     session = world.files()[0].stem[-8:]
     for command in ("resume", "replay", "log", "show", "export", "verify", "cancel", "steer"):
         assert offered(world, command, session[:3]) == [session]
+    assert world.run("exec", "--name", "nightly", "-m", world.script(HELLO), "do it").code == 0
+    assert offered(world, "replay", "night") == ["nightly"]
+    assert offered(world, "replay", "./roll") == ["./roll"]
     assert offered(world, "exec", "--permission-mode", "a") == ["accept-edits"]
     assert offered(world, "exec", "-m", "oll") == ["ollama/"]
     assert offered(world, "log", "--type", "session.c") == ["session.closed"]

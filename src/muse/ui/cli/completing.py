@@ -15,16 +15,20 @@ MODES: Final = ("default", "accept-edits", "plan", "yolo")
 
 
 def sessions(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The sessions of this folder, then all others, newest first."""
+    """The sessions of this folder, then all others, newest first, those with a name by that as well; or a file."""
     from muse.errors import MuseError
     from muse.ui.cli.finding import here, sessions_of, short_id
     from muse.view.visible import headline
 
+    if "/" in incomplete or incomplete.startswith((".", "~")):
+        return [CompletionItem(incomplete, type="file")]
     offered = [CompletionItem("last", help="the newest of this folder")]
     with suppress(MuseError, OSError):
         near, far = sessions_of(here())
         for entry in [*near, *far][:OFFERED_MAX]:
             offered.append(CompletionItem(short_id(entry.session), help=headline(entry.name or entry.prompt, 60)))
+            if incomplete and entry.name.isprintable():
+                offered.append(CompletionItem(entry.name, help=short_id(entry.session)))
     return [item for item in offered if item.value.startswith(incomplete)]
 
 
