@@ -46,8 +46,8 @@ def test_a_process_that_is_none_of_ours_is_let_in(listener: socket.socket) -> No
 
 
 def test_what_descends_from_a_process_with_our_command_line_is_not(listener: socket.socket) -> None:
-    # The shell that stays above the peer has both words in its own command line.
-    process, sock = peer(listener, "sh", "-c", '"$@" & wait', "/some/supervisor.py", "env", "A=1")
+    # The shell stays above the peer, whose input is ours, and has both words in its own command line.
+    process, sock = peer(listener, "sh", "-c", '"$@"; true', "/some/supervisor.py", "env", "A=1")
     with sock:
         assert not is_below(sock, ["/some/supervisor.py", "/another/run"])
         assert is_below(sock, ["/some/supervisor.py", "env"])
