@@ -252,6 +252,22 @@ def test_the_forms_of_an_answer(home: Path) -> None:
     assert ask(home, "sql", "SELECT 1 WHERE 0", SESSION).out == "1\n"
 
 
+def test_a_table_that_is_too_wide_has_narrower_texts_and_all_columns(home: Path, tmp_path: Path) -> None:
+    env = os.environ | {"MUSE_HOME": str(home), "HOME": str(tmp_path), "TERM": "dumb", "COLUMNS": "80"}
+    query = (
+        f"SELECT '{SESSION}@8' AS address, 7 AS exit_code, replace(hex(zeroblob(50)), '0', 'x') AS command, 12 AS ms"
+    )
+    terminal = OnTerminal([MUSE, "sql", query, SESSION], env, tmp_path)
+    try:
+        code, shown = terminal.end()
+    finally:
+        terminal.close()
+    head, row = shown.replace("\r\n", "\n").splitlines()[-2:]
+    assert (code, head.split()) == (0, ["address", "exit_code", "command", "ms"])
+    assert row == f"{SESSION}@8          7  {'x' * 36}…  12"
+    assert len(row) == 80
+
+
 def test_a_terminal_gets_a_table_in_which_nothing_acts(home: Path, tmp_path: Path) -> None:
     env = os.environ | {"MUSE_HOME": str(home), "HOME": str(tmp_path), "TERM": "dumb"}
     query = "SELECT call, duration_ms AS ms, char(27) || '[2Jx' AS odd FROM calls WHERE started > 0 ORDER BY call"

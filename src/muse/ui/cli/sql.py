@@ -29,6 +29,10 @@ QUERY_BYTES_MAX: Final = 1024 * 1024
 MEASURED_ROWS: Final = 1_000
 """Columns are as wide as these need; what comes later is cut."""
 CELL_MAX: Final = 60
+CELL_MIN: Final = 8
+"""No column of a table that is too wide becomes narrower; what then has no room is cut."""
+WHOLE: Final = ("address", "session")
+"""Columns that are of no use in part."""
 QUIET_SECONDS: Final = 0.5
 """What takes less is not talked about."""
 GAP: Final = "  "
@@ -150,6 +154,10 @@ def _print_table(names: list[str], rows: Iterator[tuple[Value, ...]], out: Answe
     right = [bool(first) and all(_is_number(row[at]) for row in first) for at in range(len(names))]
     limit = CELL_MAX if len(names) > 1 else (out.width or CELL_MAX)
     widths = [min(width, max(limit, columns(name))) for width, name in zip(widths, names, strict=True)]
+    if out.width is not None:
+        widths = _narrowed(
+            widths, [name in WHOLE or number for name, number in zip(names, right, strict=True)], out.width
+        )
     out.line(paint(_line([visible(name) for name in names], widths, right, out), "1", out.colour))
     count = 0
     for cells in chain(first, ([_one_line(value) for value in row] for row in rows)):
@@ -157,6 +165,18 @@ def _print_table(names: list[str], rows: Iterator[tuple[Value, ...]], out: Answe
         out.line(_line(cells, widths, right, out))
     if not count:
         note("no rows")
+
+
+def _narrowed(widths: list[int], whole: list[bool], room: int) -> list[int]:
+    """The widths, the widest made narrower until all columns stand side by side, but for those that stay `whole`."""
+    found = list(widths)
+    open_ = [at for at, stays in enumerate(whole) if not stays]
+    while open_ and sum(found) + len(GAP) * (len(found) - 1) > room:
+        widest = max(open_, key=lambda at: found[at])
+        if found[widest] <= CELL_MIN:
+            break
+        found[widest] -= 1
+    return found
 
 
 def _line(cells: list[str], widths: list[int], right: list[bool], out: Answers) -> str:
