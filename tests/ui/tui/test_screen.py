@@ -62,6 +62,17 @@ def test_a_number_typed_at_once_is_taken_whole(session: Path) -> None:
     reads(session, story)
 
 
+def test_a_click_elsewhere_leaves_the_line_that_is_typed(session: Path) -> None:
+    async def story(reader: Reader) -> None:
+        await reader.press("f", "a")
+        await reader.click("#list", 10, 4)
+        assert (reader.seq, reader.screen.prompt.display) == (5, False)
+        await reader.press("j")
+        assert reader.seq == 6
+
+    reads(session, story)
+
+
 def test_a_search_goes_over_rows_details_and_outputs_and_takes_expressions(session: Path) -> None:
     async def story(reader: Reader) -> None:
         await reader.press("slash")

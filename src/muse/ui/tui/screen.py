@@ -68,7 +68,9 @@ class ReplayScreen(Frame, inherit_bindings=False):
         self.jump(self.listing.seq_at(message.part * self.listing.count // message.parts))
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """The hints follow the focus."""
+        """The hints follow the focus; who clicks elsewhere while a line is asked for has left it."""
+        if self.prompt.display and not self.prompt.has_focus_within:
+            self.prompt.display, self.status.display = False, True
         self.draw_all()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
