@@ -1,7 +1,10 @@
 """`muse import`, and foreign files and exports given in the place of a session."""
 
 import json
+import os
+import signal
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -254,3 +257,30 @@ def test_a_first_line_of_any_length_says_what_a_file_is(home: Home) -> None:
     long = wrapped("session_meta", id="own", base_instructions={"text": "x" * 5_000_000})
     home.codex.write_bytes(b"\xef\xbb\xbf" + jsonl([long, message("user", "hi")]))
     assert [one["type"] for one in home.json("replay", home.codex, "--json")].count("user.prompted") == 1
+
+
+@pytest.fixture
+def in_time() -> Iterator[None]:
+    """What waits for a writer that never comes is ended."""
+
+    def too_late(number: int, frame: object) -> None:
+        raise TimeoutError("it waits for somebody to write into a pipe")
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("in_time")
+def test_no_pipe_is_opened_be_it_named_or_beside_a_session_where_its_agents_files_stand(home: Home) -> None:
+    pipe = home.folder / "p.jsonl"
+    os.mkfifo(pipe)
+    for words in (["log"], ["verify"], ["replay", "--verify"], ["recover"], ["import"]):
+        assert isinstance(home.run(*words, pipe).exception, UsageError), words
+    os.mkfifo(home.folder / "agent-x.jsonl")
+    (home.folder / "s" / "subagents").mkdir(parents=True)
+    os.mkfifo(home.folder / "s" / "subagents" / "agent-y.jsonl")
+    assert "find the cat" in home.run("log", home.claude).stdout
+    assert "2 sessions imported" in home.run("import", home.folder).output

@@ -73,13 +73,18 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as an export of ours does."""
+    """Whether a file begins as an export of ours does. A pipe or a device does not: whoever opens one may wait for
+    ever."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         return file.read(len(EXPORT_START)) == EXPORT_START
 
 
 def format_of(path: Path) -> Format:
     """Which agent wrote a file, "" for one of another kind. Raises OSError."""
+    if not path.is_file():
+        return ""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         if len(head) == HEAD_BYTES and b"\n" not in head:
@@ -137,7 +142,7 @@ def _agents_beside(path: Path) -> list[Path]:
     folder = path.with_suffix("")
     inside = sorted(folder.glob(AGENTS_PATTERN)) if folder.is_dir() else []
     flat = sorted(path.parent.glob(f"{AGENT_START}*.jsonl"))[:FLAT_FILES_MAX]
-    return inside + [file for file in flat if _session_in(file) == path.stem]
+    return inside + [file for file in flat if file.is_file() and _session_in(file) == path.stem]
 
 
 def _session_in(path: Path) -> str:

@@ -227,8 +227,9 @@ def verify_file(
 
 
 def _is_export(path: Path) -> bool:
-    """Told by the name's ending; without one of ours, an export begins with `{` or broke off at once."""
-    if path.suffix == ".muse":
+    """Told by the name's ending; without one of ours, an export begins with `{` or broke off at once. A pipe or a
+    device is none, and is not opened."""
+    if path.suffix == ".muse" or (path.exists() and not path.is_file()):
         return False
     try:
         with path.open("rb") as file:
