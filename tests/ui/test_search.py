@@ -374,6 +374,15 @@ def test_a_log_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     assert addresses(tmp_path, "changeling") == ["00aaaaaa@2"]
 
 
+def test_that_nothing_was_found_is_not_said_of_what_cannot_be_read(own: Path) -> None:
+    told(own).write_bytes(b"no log any more" * 500)
+    for _ in range(2):
+        done = ask(own, "search", "nobody-said-this")
+        assert (done.code, done.out) == (6, "")
+        assert "is not a muse log" in done.err
+    assert ask(own, "search", "culprit please").code == 0
+
+
 def test_two_searches_that_index_at_once_agree(tmp_path: Path) -> None:
     for number in range(12):
         told(tmp_path, *(NoteAdded(text=f"needle {number} {one}") for one in range(20)),

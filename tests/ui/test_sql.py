@@ -29,6 +29,7 @@ from muse.event.kinds import (
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    NoteAdded,
     ProcessAdopted,
     ProcessReaped,
     ProcessStarted,
@@ -437,6 +438,17 @@ def test_a_damaged_session_among_all_is_named_and_the_others_answer(tmp_path: Pa
     done = ask(tmp_path, "sql", "SELECT count(*) FROM prompts", "--all")
     assert (done.code, done.out) == (0, "count(*)\n1\n")
     assert OTHER in done.err
+
+
+def test_a_session_that_is_damaged_half_way_answers_for_what_is_before_and_says_so(tmp_path: Path) -> None:
+    path = told(tmp_path, *(NoteAdded(text=f"note {number} " + "x" * 3000) for number in range(40)))
+    data = bytearray(path.read_bytes())
+    at = data.index(b'"seq":32,')
+    data[at : at + 3] = b"\xff" * 3
+    path.write_bytes(data)
+    done = ask(tmp_path, "sql", "SELECT count(*) FROM events WHERE body LIKE '%note 29 %'", path.stem)
+    assert (done.code, done.out) == (6, "count(*)\n1\n")
+    assert "event 32" in done.err
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ hits are shown.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -70,6 +70,9 @@ class Listener:
 
     def note(self, text: str) -> None:
         """Something a person should know."""
+
+    def unread(self, text: str) -> None:
+        """A session, or a part of it, could not be read."""
 
     def unindexed(self, why: str) -> None:
         """A session is searched without an index."""
@@ -147,7 +150,7 @@ class _Session:
             return _LATE
         self._candidates = named.events
         if named.reached.problem:
-            self._say(f"{named.reached.problem}; what stands there was not searched")
+            self._miss(f"{named.reached.problem}; what stands there was not searched")
         if named.reached.cut:
             self._say(f"of {named.reached.cut} texts over {TEXT_BYTES_MAX >> 20} MiB only the beginning was searched")
         return None if named.events == [] else named.reached.time
@@ -163,7 +166,7 @@ class _Session:
                     raise
                 self._is_done = True  # it was removed just now
             except LogError as error:
-                self._say(str(error))
+                self._miss(str(error))
                 self._is_done = True
             self._ready.reverse()
         return self._ready.pop() if self._ready else None
@@ -188,7 +191,7 @@ class _Session:
         else:
             self._is_done = True
         if texts.problem:
-            self._say(texts.problem)
+            self._miss(texts.problem)
         if texts.cut and self._candidates is None:
             self._say(f"of texts over {TEXT_BYTES_MAX >> 20} MiB only the beginning was searched")
 
@@ -214,7 +217,7 @@ class _Session:
             for event in reading.events(after, before):
                 found.append(event)
         except LogError as error:
-            self._say(f"{error}; what is behind that was not searched")
+            self._miss(f"{error}; what is behind that was not searched")
         return found
 
     def _by_past(self, reading: Reading) -> frozenset[int]:
@@ -247,10 +250,15 @@ class _Session:
         )  # fmt: skip
 
     def _say(self, problem: str) -> None:
-        """Once each."""
+        self._once(problem, self._listener.note)
+
+    def _miss(self, problem: str) -> None:
+        self._once(problem, self._listener.unread)
+
+    def _once(self, problem: str, tell: Callable[[str], None]) -> None:
         if problem not in self._problems:
             self._problems.add(problem)
-            self._listener.note(f"{self._scope.path.stem}: {problem}")
+            tell(f"{self._scope.path.stem}: {problem}")
 
 
 def snippet(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, tuple[tuple[int, int], ...]]:

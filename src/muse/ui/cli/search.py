@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from muse import app
 from muse.app import searching
 from muse.app.searching import Hit, Query, Scope
-from muse.errors import UsageError
+from muse.errors import Damaged, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
 from muse.ui.cli.filtering import filtering
@@ -69,7 +69,7 @@ def command(
 
     Every word has to stand in the event, anywhere, in any case; "words in quotes" are one phrase; nothing else is
     syntax. With -E PATTERN there is no TEXT: the regular expression has to match within a line. Exit code 1: nothing
-    was found.
+    was found; 6: nothing, and not everything could be read.
 
     \b
     muse search 'no such file' --failed --since 2d
@@ -94,7 +94,9 @@ def command(
         _sum_up(shown, more, query, is_all=is_all)
         if not scopes:
             note("there is no session yet; a file of another agent is searched when it is named")
-    return 0 if shown else 1
+    if shown:
+        return 0
+    return Damaged.exit_code if listener.has_unread else 1
 
 
 def _meant(args: list[str], wanted: Filter, *, phrase: bool, exact: bool) -> tuple[Query, list[str], Filter]:
@@ -210,11 +212,17 @@ class _Listener(searching.Listener):
         self._begun = time.monotonic()
         self._unindexed: list[str] = []
         self._is_telling = False
+        self.has_unread = False
 
     def note(self, text: str) -> None:
         """See `searching.Listener`."""
         self.clear()
         note(f"note: {visible(text)}")
+
+    def unread(self, text: str) -> None:
+        """See `searching.Listener`."""
+        self.has_unread = True
+        self.note(text)
 
     def unindexed(self, why: str) -> None:
         """See `searching.Listener`."""

@@ -16,7 +16,7 @@ import msgspec
 from muse import app
 from muse.app import tables
 from muse.app.tables import Value
-from muse.errors import MuseError, UsageError
+from muse.errors import Damaged, MuseError, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import resolve
 from muse.ui.cli.finding import short_id
@@ -79,7 +79,7 @@ def command(
             out.flush()
     for text in problems:
         note(f"note: {visible(text)}")
-    return 0
+    return Damaged.exit_code if problems and not everywhere else 0
 
 
 def _query(text: str) -> str:
