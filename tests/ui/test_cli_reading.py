@@ -437,6 +437,22 @@ def test_an_event_before_damage_can_be_shown_and_one_behind_it_cannot(past: Worl
     assert not (broken.parent / "x.jsonl").exists()
 
 
+def test_an_event_whose_words_were_changed_is_not_shown_as_what_happened(past: World, tmp_path: Path) -> None:
+    file = tmp_path / "altered.muse"
+    file.write_bytes(past.files()[0].read_bytes())
+    with closing(apsw.Connection(str(file))) as db:
+        db.execute("UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'Mend', 'Bend') AS BLOB) WHERE seq = 2")
+    for form in ((), ("--json",)):
+        done = past.run("show", f"{file}@2", *form)
+        assert ("Bend the" in done.out, done.code) == (True, 6)
+        assert "event 2 was altered: the body is not what the chain commits to" in done.err
+        assert past.run("show", f"{file}@3", *form).code == 0
+    shown = past.terminal("replay", f"{file}@2")
+    shown.expect("altered: the body is not what the chain commits to")
+    shown.send("q")
+    assert shown.end()[0] == 0
+
+
 def test_no_head_to_keep_is_given_of_a_damaged_log(past: World, broken: Path) -> None:
     done = past.run("verify", str(broken))
     assert done.code == 6

@@ -163,6 +163,11 @@ class StepLog:
         assert found, f"event {seq} is not in the log"
         return found[0]
 
+    def fault(self, seq: int) -> str:
+        """What is wrong with the bytes of an event, "" where nothing is."""
+        with self._gate:
+            return self._reading.fault(seq)
+
     def row(self, seq: int) -> Row:
         """Its row, without detail."""
         with self._gate:

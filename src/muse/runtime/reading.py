@@ -98,6 +98,14 @@ class Reading:
         """One event as it is stored: exact bytes, commitment and chain value."""
         return next(self._read(seq - 1, seq + 1), None)
 
+    def fault(self, seq: int) -> str:
+        """What is wrong with one event: its bytes are held against the root that the chain has of them, which reading
+        alone does not do. "" where nothing is."""
+        from muse.log.verify import check_event
+
+        stored = self.stored(seq)
+        return next((one.detail for one in check_event(stored).faults), "") if stored else ""
+
     def all_stored(self) -> Iterator[Stored]:
         """Every event as it is stored, in order. Raises `Damaged` at the first that cannot be read."""
         yield from self._read(0, None)

@@ -92,6 +92,8 @@ def command(
             out.json(_json(reading, event))
         else:
             _print_with_family(reading, event, out)
+        if fault := reading.fault(seq):
+            raise Damaged(f"event {seq} was altered: {fault}", hint="`muse verify` says what can still be trusted")
     return 0
 
 

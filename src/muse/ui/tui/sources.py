@@ -47,6 +47,8 @@ def detail(steps: Steps, seq: int, *, whole: bool) -> Content:
     event = steps.event(seq)
     shown = steps.detail(seq, WHOLE_LINES_MAX if whole else DETAIL_LINES_MAX)
     lines = [Line(row_words(shown), "head"), *shown.detail]
+    if fault := steps.fault(seq):
+        lines.insert(1, Line(f"altered: {one_line(fault)}; muse verify says what can still be trusted", "bad"))
     if whole:
         lines += _output(steps, event)
     cause = f" · cause #{event.cause}" if event.cause else ""
