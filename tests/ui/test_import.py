@@ -259,6 +259,27 @@ def test_a_first_line_of_any_length_says_what_a_file_is(home: Home) -> None:
     assert [one["type"] for one in home.json("replay", home.codex, "--json")].count("user.prompted") == 1
 
 
+def test_a_file_whose_session_was_put_away_is_there_and_is_not_kept_under_its_id_again(home: Home) -> None:
+    (first,) = home.json("import", home.claude, "--json")
+    session = first["session"]
+    assert home.run("redact", "-y", f"{session}@3").return_value == 0
+    assert home.run("archive", "-y", session).return_value == 0
+    refused = home.run("import", home.claude)
+    assert refused.return_value == 2
+    assert f"was imported already: session {session}" in refused.stderr
+    home.claude.write_bytes(CLAUDE + CLAUDE.splitlines(keepends=True)[-2])
+    (grown,) = home.json("import", home.claude, "--json", "--force")
+    assert grown["session"] != session
+    assert home.run("archive", "-y", "--restore", session).return_value == 0
+    assert home.run("verify", session).return_value == 0
+
+
+def test_an_imported_session_is_watched_to_its_end(home: Home) -> None:
+    home.run("import", home.claude)
+    done = home.run("attach", "last")
+    assert done.return_value == 0, done.exception
+
+
 @pytest.fixture
 def in_time() -> Iterator[None]:
     """What waits for a writer that never comes is ended."""

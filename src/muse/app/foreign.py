@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from muse.app import places
+from muse.app.archiving import archived
 from muse.errors import MuseError, StoreUnavailable, UsageError
 from muse.event import codec, commitment
 from muse.event.content import BlobRef
@@ -238,7 +239,7 @@ def import_session(
     if not again and (there := _there_already(measured, named)):
         return msgspec.structs.replace(done, session=there, is_new=False)
     session = _free_id(named, measured)
-    earlier = named if session != named and not again and places.session_path(named).exists() else ""
+    earlier = named if session != named and not again and _is_taken(named) else ""
     done = msgspec.structs.replace(done, session=session, earlier=earlier)
     final = places.session_path(session)
     draft = final.with_name(f".{session}.{secrets.token_hex(4)}.new")  # gc knows these
@@ -258,14 +259,18 @@ def import_session(
 
 
 def _there_already(made: Import, named: str) -> str:
-    """The session that was imported from the same bytes, "" for none. Sessions of one moment are looked at; where what
-    would tell was taken out, the same id counts as the same file."""
+    """The session that was imported from the same bytes, "" for none. Sessions of one moment are looked at, archived
+    ones too; where what would tell was taken out, the same id counts as the same file."""
     wanted = [one.body.sha256 for one in made.events if isinstance(one.body, LogImported)]
-    for path in sorted(places.session_path(named).parent.glob(f"{named[:-DRAWN_LETTERS]}*{places.SUFFIX}")):
+    moment = named[:-DRAWN_LETTERS]
+    active = sorted(places.session_path(named).parent.glob(f"{moment}*{places.SUFFIX}"))
+    put_away = sorted(record.file for record in archived() if record.session.startswith(moment))
+    for path in (*active, *map(Path, put_away)):
+        session = path.name.partition(".")[0]
         with suppress(MuseError):
             found = _digests(path)
-            if found == wanted or (not all(found) and path.stem == named):
-                return path.stem
+            if found == wanted or (not all(found) and session == named):
+                return session
     return ""
 
 
@@ -286,9 +291,13 @@ def _free_id(session: str, made: Import) -> str:
     moment = datetime.fromisoformat(made.events[0].time)
     if moment > datetime.now(UTC):
         return places.new_session_id()
-    while places.session_path(session).exists():
+    while _is_taken(session):
         session = _id_at(moment, secrets.token_bytes(DRAWN_LETTERS))
     return session
+
+
+def _is_taken(session: str) -> bool:
+    return places.session_path(session).exists() or any(record.session == session for record in archived())
 
 
 def _write(draft: Path, session: str, source: Source, name: str, progress: Callable[[int], None] | None) -> None:

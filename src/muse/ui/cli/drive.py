@@ -34,7 +34,9 @@ from muse.view.amounts import duration, plural
 from muse.view.summary import outcome_words, provider_failure
 from muse.view.visible import one_line
 
-EXIT_CODES: Final = {"done": 0, "failed": 1, "unanswered": 3, "provider": 4, "budget": 5, "cancelled": 130}
+EXIT_CODES: Final = {
+    "done": 0, "failed": 1, "unanswered": 3, "provider": 4, "budget": 5, "cancelled": 130, "imported": 0,
+}  # fmt: skip
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 TWICE_SECONDS: Final = 2.0
