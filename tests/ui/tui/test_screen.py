@@ -227,7 +227,7 @@ def test_an_empty_log_says_so(tmp_path: Path) -> None:
 
     async def story(reader: Reader) -> None:
         assert "no events" in reader.rows[0]
-        await reader.press(*SAFE, "q")
+        await reader.press(*SAFE, "escape", "q")
 
     assert reads(path, story) == 0
 
