@@ -275,8 +275,8 @@ def test_a_file_whose_session_was_put_away_is_there_and_is_not_kept_under_its_id
 
 
 def test_an_imported_session_is_watched_to_its_end(home: Home) -> None:
-    home.run("import", home.claude)
-    done = home.run("attach", "last")
+    (kept,) = home.json("import", home.claude, "--json")
+    done = home.run("attach", kept["session"])
     assert done.return_value == 0, done.exception
 
 
