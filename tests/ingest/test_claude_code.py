@@ -373,6 +373,16 @@ def test_each_file_is_kept_byte_for_byte_where_its_lane_begins() -> None:
     ]  # fmt: skip
 
 
+def test_two_files_of_one_agent_are_both_there() -> None:
+    first = said("x", None, "count", isSidechain=True, agentId="A1")
+    second = said("y", None, "weigh", isSidechain=True, agentId="A1")
+    world = claude(ASKED, agents={"A1": [first], "copy": [second]})
+    assert [body.task for body in world.of("agent.spawned")[1:]] == ["count", "weigh"]
+    assert [body.source for body in world.of("log.imported")[1:]] == [
+        "s/subagents/agent-A1.jsonl", "s/subagents/agent-copy.jsonl",
+    ]  # fmt: skip
+
+
 def test_unknown_kinds_and_lines_that_are_none_are_kept_raw_and_counted() -> None:
     odd = {"type": "hologram", "uuid": "h", "parentUuid": "a", "x": [1, {"y": None}]}
     world = claude_bytes(

@@ -127,7 +127,7 @@ def find(path: Path) -> Source | None:
         return None
     files = [_read(path, path.name)]
     if format_ == "claude-code":
-        beside = [file for file in _agents_beside(path) if file.is_file()]
+        beside = [file for file in _agents_beside(path) if file.is_file() and not file.is_symlink()]
         files += [_read(file, file.relative_to(path.parent).as_posix()) for file in beside[:AGENT_FILES_MAX]]
     digest = sha256()
     for file in files:

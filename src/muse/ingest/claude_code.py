@@ -133,6 +133,7 @@ class _Reader:
             its_lines = Lines(file.data)
             its_facts = facts_of(its_lines)
             name = next((fact.agent for fact in its_facts if fact.agent), file.name)
+            name = file.name if name in self.waiting else name  # another file of that agent is there: both are kept
             self.waiting[name] = _part(Lane(""), file, its_lines, its_facts, list(range(len(its_facts))))
 
     def read(self) -> Import:
