@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import apsw
 import pytest
 from click.shell_completion import ShellComplete
 
@@ -31,6 +32,7 @@ from muse.event.kinds import (
     ToolStarted,
     UserPrompted,
 )
+from muse.log import schema
 from muse.log.search.texts import TextKind
 from muse.runtime.seal import seal
 from muse.ui.cli import cli
@@ -372,6 +374,19 @@ def test_a_log_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     shutil.copy(other, path)
     assert addresses(tmp_path, "original") == []
     assert addresses(tmp_path, "changeling") == ["00aaaaaa@2"]
+
+
+def test_a_session_that_is_removed_while_it_is_opened_is_left_out(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    going, connect = told(own, NoteAdded(text="culprit please")), schema.connect
+
+    def connected(path: Path, **more: Any) -> apsw.Connection:
+        db = connect(path, **more)
+        if path == going:
+            path.unlink(missing_ok=True)
+        return db
+
+    monkeypatch.setattr(schema, "connect", connected)
+    assert addresses(own, "culprit please") == ["00bbbbbb@3"]
 
 
 def test_that_nothing_was_found_is_not_said_of_what_cannot_be_read(own: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import apsw
 
-from muse.errors import Damaged, InvalidEvent, LogError, StoreUnavailable
+from muse.errors import Damaged, InvalidEvent, LogError, StoreUnavailable, UsageError
 from muse.event.codec import parse_header
 from muse.event.commitment import genesis
 from muse.log import blobs, chain, schema
@@ -81,7 +81,7 @@ class SqliteReader:
         except apsw.Error as error:
             db.close()
             raise schema.translate(error, path) from error
-        except LogError:
+        except (LogError, UsageError):
             db.close()
             raise
         return log
@@ -299,7 +299,7 @@ class SqliteReader:
 
     def _adopt_connection(self, db: apsw.Connection) -> None:
         self._db = db
-        seen = self.path.stat()
+        seen = schema.seen_at(self.path)
         self._identity = (seen.st_dev, seen.st_ino)
         self._data_version = self._read_data_version()
 

@@ -184,17 +184,22 @@ def _is_cut(error: apsw.Error) -> bool:
 
 def _look_at(path: Path) -> None:
     """Judge the name without opening it: a second open in this process would drop SQLite's locks when closed."""
+    seen = seen_at(path)
+    if not stat.S_ISREG(seen.st_mode):
+        raise NotALog(f"{path} is not a file", hint=_ANOTHER_HINT)
+    if seen.st_size == 0:
+        raise NotALog(f"{path} is empty", hint=_hint_for_no_log(path))
+
+
+def seen_at(path: Path) -> os.stat_result:
+    """What the system says of a log's file. Raises UsageError where there is none (any more), or StoreUnavailable."""
     try:
-        seen = path.stat()
+        return path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"there is no log at {path}", hint=_ANOTHER_HINT) from error
     except OSError as error:
         reason = os.strerror(error.errno or errno.EIO)
         raise StoreUnavailable(f"{path}: {reason}", hint=hint_for(path)) from error
-    if not stat.S_ISREG(seen.st_mode):
-        raise NotALog(f"{path} is not a file", hint=_ANOTHER_HINT)
-    if seen.st_size == 0:
-        raise NotALog(f"{path} is empty", hint=_hint_for_no_log(path))
 
 
 def _open(path: Path, read_only: bool) -> apsw.Connection:
@@ -217,8 +222,10 @@ def _is_frozen(path: Path) -> bool:
 
     Raises StoreUnavailable for a write-ahead log on a file system whose shared memory cannot be trusted.
     """
-    wal = Path(f"{path}-wal")
-    has_wal = wal.exists() and wal.stat().st_size > 0
+    try:
+        has_wal = os.stat(f"{path}-wal").st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        has_wal = False
     kind = filesystem_type(path.parent)
     remote = kind is not None and is_remote(kind)
     if remote and has_wal:
