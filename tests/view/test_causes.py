@@ -113,6 +113,20 @@ def test_what_was_cancelled_leads_to_who_cancelled_it_and_why() -> None:
     assert path(asked(FLEET, 17))[:2] == [("", 17), ("the result of", 16)]
 
 
+def test_a_session_that_the_provider_ended_leads_to_what_the_provider_said() -> None:
+    failed = kinds.ModelFailed(call="main/1", attempt=1, failure="network", message="nothing listens there")
+    told = story(
+        ("main", 0, OPENED),
+        ("main", 0, kinds.UserPrompted(text="Count", origin=ADA)),
+        ("main", 2, requested("main/1")),
+        ("main", 3, failed),
+        ("main", 2, kinds.SessionClosed(outcome="provider", reason="network: nothing listens there")),
+    )
+    chain = asked(told, 5)
+    assert [seq for _, seq in path(chain)] == [5, 4, 3, 2]
+    assert chain.end == "person"
+
+
 def test_a_prompt_instead_of_the_running_turn_is_what_ended_it() -> None:
     told = story(
         ("main", 0, started("main/2")),

@@ -363,6 +363,10 @@ def _ended(event: Event, body: Any, look: Look, known: Known) -> Found:
     """An agent or a session that came to its end."""
     if body.outcome == "cancelled" and (cancel := _cancel(event, "", 0, look)):
         return Found(cause=Link("cancelled by", cancel))
+    if body.outcome == "provider":  # its header names what was to be answered
+        failed = (one for one in look.earlier(event.seq, ("model.failed",), event.cause) if one.agent == event.agent)
+        if (last := next(failed, None)) is not None:
+            return Found(cause=Link("after", last.seq))
     return _by_header(event, "after")
 
 
