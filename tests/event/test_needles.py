@@ -5,6 +5,7 @@ import html
 import json
 import shlex
 import subprocess
+import time
 import urllib.parse
 from collections.abc import Callable
 from xml.sax.saxutils import escape
@@ -94,3 +95,13 @@ def test_in_parts_is_in_the_whole(parts: list[bytes]) -> None:
 
 def test_no_form_is_so_short_that_it_stands_everywhere() -> None:
     assert min(len(form) for form in forms(b"abcd")) >= 4
+
+
+def test_a_part_of_a_text_at_the_end_of_a_line_costs_what_the_line_holds_and_not_the_text() -> None:
+    text = b"".join(b"%d\n" % n for n in range(40_000))
+    needles, begun = Needles([text]), time.process_time()
+    assert needles.is_cut_at_end(b"$ seq 40000\n0\n1\n2\n3")
+    assert needles.is_cut_at_start(b"39998\n39999\nexit code 0")
+    assert not needles.is_cut_at_end(b"and nothing of it")
+    assert not needles.is_cut_at_start(b"0\n1\n2\n")
+    assert time.process_time() - begun < 1

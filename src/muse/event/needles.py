@@ -60,11 +60,11 @@ class Needles:
 
     def is_cut_at_end(self, data: bytes) -> bool:
         """Whether `data` ends with the beginning of a form, at least `SECRET_BYTES_MIN` of it."""
-        return any(data.endswith(form[:n]) for form in self._forms for n in range(SECRET_BYTES_MIN, len(form)))
+        return any(data.endswith(form[:n]) for form in self._forms for n in _parts(form, data))
 
     def is_cut_at_start(self, data: bytes) -> bool:
         """Whether `data` begins with the end of a form, at least `SECRET_BYTES_MIN` of it."""
-        return any(data.startswith(form[-n:]) for form in self._forms for n in range(SECRET_BYTES_MIN, len(form)))
+        return any(data.startswith(form[-n:]) for form in self._forms for n in _parts(form, data))
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where forms stand in `data`: begin and end of each, also of those that overlap."""
@@ -104,6 +104,11 @@ class Needles:
             if any(first < end and last > begin for first, last in spans):
                 found.add((path, leaf.piece))
             begin = end
+
+
+def _parts(form: bytes, data: bytes) -> range:
+    """How long a part of a form may be that stands at an end of `data`."""
+    return range(SECRET_BYTES_MIN, min(len(form), len(data) + 1))
 
 
 class Named(msgspec.Struct, frozen=True):
