@@ -10,6 +10,7 @@ from muse.event import kinds
 from muse.event.kinds import KINDS
 from muse.log.sqlite import SqliteLog
 from muse.runtime.seal import seal
+from muse.ui.tui.bottom import Typed
 from muse.ui.tui.keys import KEYS
 from tests.ui.tui.made import HOSTILE, SESSION, Story, write_session
 from tests.ui.tui.pilots import Reader, reads
@@ -209,6 +210,21 @@ def test_q_leaves_the_help_before_it_leaves_the_session(session: Path) -> None:
         await reader.press("q")
 
     assert reads(session, story) == 0
+
+
+def test_a_filter_with_a_slip_in_it_need_not_be_typed_again(session: Path) -> None:
+    async def story(reader: Reader) -> None:
+        await reader.press("f")
+        await reader.type("agnt:main.2 failed")
+        assert "there is no filter agnt:" in reader.status
+        await reader.press("f", "home", "right", "right", "e", "enter")
+        assert "only agent:main.2 failed" in reader.status
+        await reader.press("f", "ctrl+u")
+        await reader.type("agnt:main")
+        await reader.press("f", "escape", "f")
+        assert reader.screen.query_one(Typed).value == "agent:main.2 failed"
+
+    reads(session, story)
 
 
 def test_a_number_that_a_filter_of_nothing_hides_is_said_to_be_hidden(session: Path) -> None:

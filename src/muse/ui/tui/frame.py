@@ -93,6 +93,7 @@ class Frame(Screen[int]):
         self.whole = self.zoomed = self.following = False
         self.state_wanted = True
         self.sought: Pattern | None = None
+        self.refused = ""
         self.speed = 1.0
         self.player: Timer | None = None
         self._settling: Timer | None = None

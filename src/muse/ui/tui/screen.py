@@ -198,11 +198,12 @@ class ReplayScreen(Frame, inherit_bindings=False):
         self.prompt_for("text")
 
     def action_ask_filter(self) -> None:
-        """A filter; the one that is on can be changed."""
-        self.prompt_for("filter", self.listing.filtering.text if self.listing.filtering else "")
+        """A filter; the one that is on can be changed, and the one that was refused can be mended."""
+        self.prompt_for("filter", self.refused or (self.listing.filtering.text if self.listing.filtering else ""))
 
     def on_prompt_given_up(self) -> None:
         """Nothing was asked for."""
+        self.refused = ""
         self._asked_enough()
 
     def _asked_enough(self, note: str = "") -> None:
@@ -221,6 +222,7 @@ class ReplayScreen(Frame, inherit_bindings=False):
             else:
                 self.choose(text, self.opened.parse(text))
         except UsageError as error:
+            self.refused = text if message.asked == "filter" else ""
             self._asked_enough(f"{error}{f'; {error.hint}' if error.hint else ''}")
 
     def _to(self, text: str) -> None:
@@ -270,6 +272,7 @@ class ReplayScreen(Frame, inherit_bindings=False):
         put on unless a step was taken meanwhile."""
         seq = self.wanted_seq or self.list.seq
         self.listing.choose(text, wanted)
+        self.refused = ""
         self._asked_enough()
         self.list.go(self.listing.place_of(seq))
         self.wanted_seq = seq
