@@ -1,9 +1,11 @@
 """Stepping through files that grow, are damaged or lose content while they are looked at."""
 
+import json
 import shutil
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -17,12 +19,13 @@ from muse.app.steps import Steps, pattern
 from muse.errors import Damaged, UsageError
 from muse.event.codec import parse
 from muse.event.commitment import disclose, encode_disclosed
-from muse.event.kinds import COMMANDS, BudgetReached, LogRedacted, ToolFinished, UserPrompted
+from muse.event.kinds import COMMANDS, AgentSpawned, BudgetReached, LogRedacted, ToolFinished, UserPrompted
 from muse.log.sqlite import SqliteLog
 from muse.runtime.seal import seal
 from muse.runtime.session import claim
 from muse.view.marks import Mark
 from tests.property.played import rows_of, states_of
+from tests.ui.tui.made import SESSION, Story
 
 ROOT = Path(__file__).resolve().parents[2]
 EVENTS = 1_200
@@ -144,6 +147,34 @@ def test_a_log_that_could_not_have_happened_is_shown_and_its_states_are_not_know
     assert steps.panel(3) is not None
     assert steps.panel(4) is None
     assert "event 4 (budget.reached)" in steps.broken
+    steps.close()
+
+
+def test_a_search_finds_what_the_detail_leaves_out(tmp_path: Path) -> None:
+    path = tmp_path / "long.muse"
+    with closing(SqliteLog.create(path, SESSION, commands=COMMANDS)) as log:
+        story = Story(log)
+        story.say(UserPrompted(text="Go."))
+        story.say(AgentSpawned(task="", system="You work.", tools=("edit",)))
+        written = "line\n" * 3_000 + "a quince\n" + "line\n" * 3_000
+        (call,) = story.answer("I write.", ("edit", json.dumps({"path": "a.py", "old": "x", "new": written})))
+        started = story.start(call)
+        output = story.blob("line\n" * 9_000 + "a medlar\n" + "line\n" * 9_000)
+        finished = story.say(
+            ToolFinished(
+                call=call,
+                attempt=1,
+                status="ok",
+                text="line\n[... cut ...]\nline\n",
+                output=output,
+                output_bytes=90_009,
+            )
+        )
+    steps = indexed(opened(path))
+    for sought, wanted in (("quince", started), ("medlar", finished)):
+        for regex in (False, True):
+            found = steps.find(pattern(sought, regex=regex), started - 1, budget_seconds=60.0)
+            assert (sought, found.seq) == (sought, wanted)
     steps.close()
 
 

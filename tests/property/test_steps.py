@@ -19,6 +19,7 @@ from muse.app.step_search import Pattern, pattern
 from muse.app.steps import Selection, Steps
 from muse.errors import UsageError
 from muse.event.codec import encode, encode_header
+from muse.event.content import BlobRef
 from muse.event.envelope import Event
 from muse.event.kinds import (
     CommandRefused,
@@ -256,11 +257,13 @@ def reading_with(*bodies: msgspec.Struct) -> Steps:
 
 
 def shown_lines(steps: Steps, events: Sequence[Event]) -> list[list[str]]:
-    """What is shown of each event, made without `Steps`."""
+    """What can be shown of each event, with the whole output that was kept of a command, made without `Steps`."""
     context, found = Context(), []
     for event, row in rows(events, context):
-        shown = detailed(event, context, steps.content)
-        found.append([row_text(row), *(line.text for line in shown.detail)])
+        shown = detailed(event, context, steps.content, 1_000_000)
+        output = getattr(event.body, "output", None)
+        whole = (steps.content(output) or b"").decode(errors="replace") if isinstance(output, BlobRef) else ""
+        found.append([row_text(row), *(line.text for line in shown.detail), *whole.split("\n")])
     return found
 
 

@@ -170,6 +170,8 @@ class Blobs:
         body = event.body
         if isinstance(body, kinds.ModelResponded):
             return False  # the raw response is not shown
+        if isinstance(body, kinds.ToolFinished) and isinstance(body.text, str) and body.output is not None:
+            return self._may_hold(body.output)
         return not isinstance(body, kinds.FilesChanged) or any(map(self._may_hold, _sides(body)))
 
     def _may_hold(self, ref: BlobRef) -> bool:

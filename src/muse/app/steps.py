@@ -18,7 +18,8 @@ from muse.app.step_search import Pattern as Pattern
 from muse.app.step_search import pattern as pattern
 from muse.errors import Damaged
 from muse.event.envelope import Event, Redacted
-from muse.view.filters import Filter, Past
+from muse.view.filters import SEARCHED_LINES_MAX, Filter, Past, whole_output
+from muse.view.line import Line
 from muse.view.marks import Mark
 from muse.view.timeline import Context, Row, row
 
@@ -194,7 +195,7 @@ class Steps(StepLog):
             part = seqs[at:step] if forward else seqs[step:at][::-1]
             for event, context in self._candidates(wanted, part):
                 looked = event.seq
-                if wanted.is_in(self._detailed(event, context)):
+                if wanted.is_in(self._searched(event, context)):
                     return Found(seq=looked, looked=looked)
                 if time.monotonic() > until:
                     return Found(looked=looked)
@@ -202,6 +203,15 @@ class Steps(StepLog):
             if time.monotonic() > until:
                 break
         return Found(looked=looked, end=not (at < len(seqs) if forward else at > 0))
+
+    def _searched(self, event: Event, context: Context) -> Row:
+        """The row with all that it stands for, also what the detail leaves out: as much as a filter searches."""
+        shown = self._detailed(event, context, SEARCHED_LINES_MAX)
+        try:
+            output = whole_output(event, self.content)
+        except Damaged:
+            return shown
+        return msgspec.structs.replace(shown, detail=(*shown.detail, *map(Line, output)))
 
     def _candidates(self, wanted: Pattern, seqs: Sequence[int]) -> list[tuple[Event, Context]]:
         """Those of these events that may show the pattern, in their order, each with what is known of its call."""

@@ -154,7 +154,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         lines = detailed(event, past, contents or _nothing, lines_max=SEARCHED_LINES_MAX).detail
         if any(one.search(line.text) for line in lines for one in wanted):
             return True
-        return any(one.search(line) for line in _whole_output(event, contents or _nothing) for one in wanted)
+        return any(one.search(line) for line in whole_output(event, contents or _nothing) for one in wanted)
 
 
 # -- what an event is --------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ def _nothing(_: BlobRef) -> None:
     return None
 
 
-def _whole_output(event: Event, contents: Contents) -> list[str]:
-    """The lines of an output of which the event shows head and tail only."""
+def whole_output(event: Event, contents: Contents) -> list[str]:
+    """The lines of an output of which the event shows head and tail only. Raises what `contents` raises."""
     body = event.body
     if not isinstance(body, kinds.ToolFinished) or body.output is None or body.output.length > SEARCHED_BYTES_MAX:
         return []
