@@ -48,6 +48,15 @@ def test_a_checkpoint_of_another_version_is_not_used(rig: Rig) -> None:
     log.close()
 
 
+def test_a_checkpoint_of_another_session_is_not_used(rig: Rig) -> None:
+    log = rig.handle()
+    whole = fold(log, checkpoints=False)
+    other = msgspec.structs.replace(fold(log, before=4, checkpoints=False), session="another")
+    log.save_checkpoint(3, STATE_VERSION, write_state(other))
+    assert fold(log) == whole
+    log.close()
+
+
 def test_a_state_survives_its_bytes(rig: Rig) -> None:
     log = rig.handle()
     log.close()

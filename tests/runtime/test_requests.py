@@ -8,12 +8,13 @@ import pytest
 from muse.decide.context import Builder, Rules
 from muse.event import codec
 from muse.event.envelope import decode
-from muse.event.kinds import COMMANDS, ModelRequested, UserPrompted
+from muse.event.kinds import COMMANDS, ContextCompacted, ModelRequested, ModelResponded, NoteAdded, UserPrompted
 from muse.log.sqlite import SqliteLog
 from muse.runtime.backwards import backwards, last_of
 from muse.runtime.requests import request_at
 from tests.runtime.retold import changed
 from tests.runtime.rig import RULES, Rig, steps
+from tests.ui.told import Telling
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,41 @@ def test_an_impossible_story_is_a_reason_and_no_traceback(log: SqliteLog) -> Non
     sent = request_at(told, 99, "main", RULES)
     assert sent is not None
     assert "impossible" in sent.request.why
+
+
+def asks(call: str) -> ModelRequested:
+    return ModelRequested(
+        call=call, attempt=1, provider="scripted", model="-", builder="scripted/1", items=1, request_sha256="0",
+        request_bytes=1,
+    )  # fmt: skip
+
+
+def test_what_compaction_hid_from_this_agent_before_is_told_and_nothing_else(tmp_path: Path) -> None:
+    words = [UserPrompted(text="one"), UserPrompted(text="two")]
+    with Telling(tmp_path) as story:  # 1 is the opening
+        story.say(*words)  # 2, 3
+        story.say(NoteAdded(text="not hers"), agent="main.1")  # 4
+        story.say(ContextCompacted(first=2, last=4, text="in short", method="by hand"))  # 5
+        story.say(ContextCompacted(first=4, last=4, text="of another", method="-"), agent="main.1")  # 6
+        story.say(asks("main/1"))  # 7
+        story.say(ContextCompacted(first=2, last=3, text="later", method="-"))  # 8
+        sent = request_at(story.log, 8, "main", RULES)
+    assert sent is not None
+    (hidden,) = sent.compacted
+    assert (hidden.seq, hidden.first, hidden.last, hidden.method) == (5, 2, 4, "by hand")
+    assert (hidden.events, hidden.after) == (2, len("in short"))
+    assert hidden.before == sum(len(codec.encode(one)) for one in words)
+
+
+@pytest.mark.parametrize("agent", ["main", "main.1"])
+def test_a_request_that_nothing_answered_does_not_take_the_answer_of_the_next(tmp_path: Path, agent: str) -> None:
+    answer = ModelResponded(call=f"{agent}/1", attempt=1, blocks=(), stop="end_turn")
+    with Telling(tmp_path) as story:
+        first = story.say(asks(f"{agent}/1"), agent=agent)
+        second = story.say(asks(f"{agent}/1"), agent=agent)
+        story.say(answer, agent=agent)
+        sent = [request_at(story.log, seq, agent, RULES) for seq in (first, second)]
+    assert [one and one.answer and one.answer.seq for one in sent] == [None, second + 1]
 
 
 def test_a_checkpoint_changes_nothing(tmp_path: Path) -> None:
