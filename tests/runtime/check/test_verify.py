@@ -21,7 +21,7 @@ from muse import app
 from muse.decide.context import RULES_VERSION, Rules
 from muse.errors import Damaged
 from muse.event.content import BlobRef
-from muse.event.kinds import ApprovalRequested, FilesChanged, SessionOpened, ToolFinished, ToolStarted
+from muse.event.kinds import ApprovalDecided, ApprovalRequested, FilesChanged, SessionOpened, ToolFinished, ToolStarted
 from muse.runtime.check.contents import text_of_output
 from muse.runtime.check.offline import NotOffline, offline
 from muse.runtime.check.report import KINDS, Report
@@ -195,6 +195,21 @@ def test_a_word_for_a_secret_in_a_text_does_not_keep_it_from_being_held_against_
     found = retold(whole, change).divergence
     assert found is not None
     assert (found.type, found.kind) == ("tool.finished", "content")
+
+
+def test_a_person_remembers_only_the_rule_that_was_offered() -> None:
+    whole = Recorded(HERE / "recorded" / "anthropic.jsonl")
+    (offered,) = {body.remember for body in bodies(whole, ApprovalDecided) if body.remember}
+
+    def change(body: Any) -> Any:
+        if isinstance(body, ApprovalDecided) and body.remember == offered:
+            return msgspec.structs.replace(body, remember="shell(*)")
+        return None
+
+    found = retold(whole, change).divergence
+    assert found is not None
+    assert (found.type, found.kind) == ("approval.decided", "content")
+    assert (found.expected, found.recorded) == (offered, "shell(*)")
 
 
 @pytest.mark.parametrize("version", [RULES_VERSION + 1, 99])

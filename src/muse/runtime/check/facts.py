@@ -14,6 +14,7 @@ from muse.event.kinds import (
     COMMANDS,
     KINDS,
     ApprovalDecided,
+    ApprovalRequested,
     CommandRefused,
     EffectReconciled,
     LogRedacted,
@@ -53,6 +54,8 @@ class Facts:
         self._found: dict[str, tuple[int, str]] = {}
         self._at_opening: dict[str, int] = {}
         self._listed: dict[str, int] = {}
+        self._offered: dict[str, str] = {}
+        """The rule that the last request about a call offered to remember."""
         self.elsewhere: Divergence | None = None
         """An opening that names another session: right only in a log that was saved from that one's."""
 
@@ -90,6 +93,10 @@ class Facts:
             self.elsewhere = None
         if event.type == "effect.doubted":
             self._doubts[getattr(event.body, "call", "")] = event.seq
+        if isinstance(event.body, ApprovalRequested):
+            self._offered[event.body.call] = event.body.remember
+        elif isinstance(event.body, ToolFinished):
+            self._offered.pop(event.body.call, None)
         if isinstance(event.body, SessionOpened):
             self._at_opening = dict(_waiting(state))
             self._found.clear()
@@ -189,6 +196,9 @@ class Facts:
         if body.shown_sha256 != shown:
             what = f"a person's answer about {body.call} carries the digest of exactly what was shown"
             raise Diverged("content", what, shown, body.shown_sha256)
+        if body.decision == "allow" and body.remember not in ("", offered := self._offered.get(body.call, "")):
+            what = f"a person's answer about {body.call} remembers a rule that was not offered"
+            raise Diverged("content", what, offered or "none", body.remember)
 
 
 _RULES: Final[dict[type, Callable[[Facts, Session, Event, Any], None]]] = {
