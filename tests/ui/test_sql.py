@@ -41,6 +41,7 @@ from muse.event.kinds import (
 from muse.log.tables.database import Database
 from muse.log.tables.gathering import gather
 from muse.log.tables.views import BY_NAME
+from tests.ingest import made
 from tests.ui.asking import Answer, ask
 from tests.ui.driving import MUSE, OnTerminal, eventually
 from tests.ui.test_search import foreign
@@ -240,6 +241,17 @@ def test_a_session_file_of_another_agent_is_asked(home: Path, tmp_path: Path) ->
     assert values(home, "SELECT model, outcome, requested FROM model_requests", path) == [("x-1", "responded", None)]
     query = "SELECT source, program, workspace, outcome FROM sessions"
     assert values(home, query, path) == [(Path(path).name, "claude-code 2.1.101", "/x", "imported")]
+
+
+def test_a_call_that_was_refused_in_another_agents_session_is_denied_as_here(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "refused.jsonl"
+    words = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    path.write_bytes(made.jsonl([
+        made.said("a", None, "tidy"),
+        made.answer("b", "a", "m1", made.use("t1", "Bash", command="rm x")),
+        made.result("c", "b", "t1", words, "Error: rejected", error=True),
+    ]))  # fmt: skip
+    assert values(home, "SELECT command, status, started FROM calls", str(path)) == [("rm x", "denied", None)]
 
 
 def test_the_forms_of_an_answer(home: Path) -> None:

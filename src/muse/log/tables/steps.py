@@ -105,7 +105,8 @@ class Calls:
     def _finished(self, fact: Fact) -> None:
         row = self._at(fact)
         row |= {
-            "status": fact.text("status"), "exit_code": fact.number("exit_code"), "finished": fact.seq,
+            "status": "denied" if row["status"] == "denied" else fact.text("status"),
+            "exit_code": fact.number("exit_code"), "finished": fact.seq,
             "timed_out": fact.number("timed_out") or 0, "finished_at": fact.time,
             "duration_ms": fact.number("duration_ms"), "output_bytes": fact.number("output_bytes"),
             "output": self._contents.text(fact.get("text")) if "output" in self._used else None,
