@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from muse.errors import UsageError
 from muse.log.search.index import Index, Reached, Said
 from muse.log.search.query import Query, compiled, fold, words_of
+from tests.event.strategies import unhurried
 
 PIECES = [
     "a",
@@ -56,6 +57,7 @@ def found(held: list[list[str]], query: Query) -> set[int]:
     return {seq for seq, one in enumerate(held, 1) if one and query.spans(one) is not None}
 
 
+@unhurried
 @given(st.lists(st.lists(texts, max_size=3), max_size=6), st.lists(words, min_size=1, max_size=3), st.booleans())
 def test_the_index_names_every_event_that_holds_the_words(held: list[list[str]], asked: list[str], exact: bool) -> None:
     held = [[text for text in one if text] for one in held]
@@ -73,6 +75,7 @@ PATTERNS = [
 ]  # fmt: skip
 
 
+@unhurried
 @given(
     st.lists(
         st.lists(texts | st.sampled_from(["abc", "ABABC", "abcd xabc", "ab\nc", "sAb\r\nKab"]), max_size=2), max_size=5
