@@ -402,7 +402,11 @@ def test_a_filter_selects_the_same_with_and_without_the_index(long_log: Path, wa
         pass
     assert list(chosen.seqs) == found
     assert list(chosen.marks) == [steps.mark(seq) for seq in found]
-    for seq in (0, 700, 1_500):
+    marks = [steps.mark(seq) for seq in found]
+    half = len(found) // 2
+    assert steps.minimap(1, steps.head, 2, chosen) == [bits(set(part)) for part in (marks[:half], marks[half:])]
+    errors = [seq for seq in found if steps.mark(seq) is Mark.ERROR]
+    for seq in (0, 700, 1_500, *errors[:3], *errors[-2:]):
         assert steps.next(seq, {Mark.ERROR}, selected=chosen) == next(
             (one for one in found if one > seq and steps.mark(one) is Mark.ERROR), None
         )

@@ -212,6 +212,25 @@ def test_a_person_remembers_only_the_rule_that_was_offered() -> None:
     assert (found.expected, found.recorded) == (offered, "shell(*)")
 
 
+@pytest.mark.parametrize(
+    ("name", "seq", "told", "found"),
+    [
+        ("opaque", 11, {"verdict": "retried"}, "class opaque cannot be found retried"),
+        ("crashes", 46, {"verdict": "not_done"}, "class pure cannot be found not_done"),
+        ("crashes", 9, {"verdict": "done"}, "class attachable cannot be found done"),
+        ("anthropic", 39, {"failure": "cancelled"}, "nobody asked for that"),
+    ],
+)
+def test_a_fact_that_nothing_in_the_log_can_have_led_to_is_named_where_it_stands(
+    name: str, seq: int, told: dict[str, str], found: str
+) -> None:
+    session = Recorded(HERE / "recorded" / f"{name}.jsonl")
+    meant = session.events[seq - 1].body
+    report = retold(session, lambda body: msgspec.structs.replace(body, **told) if body is meant else None)
+    assert report.divergence is not None
+    assert (report.divergence.seq, found in report.divergence.what) == (seq, True), report.divergence
+
+
 @pytest.mark.parametrize("version", [RULES_VERSION + 1, 99])
 def test_rules_that_this_build_does_not_have_are_no_divergence(session: Recorded, version: int) -> None:
     def change(body: Any) -> Any:
