@@ -114,10 +114,16 @@ class Template:
             stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **dict(acting), "SPACE": space},
         )  # fmt: skip
         theirs.close()
+        self.reported = False
+
+    def runs(self) -> bool:
+        """Whether it is there to be forked."""
+        return self._process.poll() is None
 
     def start(self, request: Mapping[str, Any], streams: list[int]) -> int:
         """Fork one; its pid. It is a child of this process."""
         data = json.dumps(request).encode("utf-8", "surrogateescape")
+        assert self.runs(), f"something ended the loaded process: {self._process.returncode}"
         with self._lock:
             socket.send_fds(self._ours, [LENGTH.pack(len(data))], streams)
             self._ours.sendall(data)
@@ -142,9 +148,11 @@ def _acting(environment: Mapping[str, str]) -> Acting:
 def _template(environment: Mapping[str, str]) -> Template:
     acting = _acting(environment)
     with _guard:
-        if acting not in _templates:
-            _templates[acting] = Template(acting)
-        return _templates[acting]
+        template = _templates.get(acting)
+        if template is None or template.reported:
+            template = _templates[acting] = Template(acting)
+        template.reported = not template.runs()  # whoever asks now is told, and the next gets another one
+        return template
 
 
 # -- the template itself -----------------------------------------------------------------------------------------------
