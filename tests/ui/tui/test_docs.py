@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from muse.ui.tui.keys import KEYS, table
+from muse.ui.tui.looks import in_ascii
 from muse.ui.tui.minimap import SIGNS
 from muse.ui.tui.sources import keys_and_signs
 from muse.view.marks import Mark
@@ -25,6 +26,13 @@ def test_the_page_and_the_help_list_every_key() -> None:
 def test_no_key_does_two_things() -> None:
     names = [name for key in KEYS for name in key.keys.split(",")]
     assert len(names) == len(set(names))
+
+
+def test_the_signs_are_different_ones_in_ascii_too() -> None:
+    signs = {sign for sign, _, _ in SIGNS.values()}
+    plain = {sign if sign.isascii() else in_ascii(UnicodeEncodeError("ascii", sign, 0, 1, ""))[0] for sign in signs}
+    assert len(plain) == len(signs) == 11
+    assert all(sign.isascii() and len(sign) == 1 for sign in plain)
 
 
 def test_the_page_lists_every_sign() -> None:

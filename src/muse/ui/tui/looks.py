@@ -30,6 +30,15 @@ BY_LOOK: Final[dict[Look, Style]] = {
     "bad": Style(color="red"),
 }  # fmt: skip
 
+IN_ASCII: Final = dict(zip("✗✓›»■±▪▶·…●┬┴│┆◂─━→×▒“”", 'xv>}#=@>.~oT\'|:<-=>x%""', strict=True))
+"""What stands for a sign where the terminal's character set lacks it: signs of the minimap stay different ones."""
+
+
+def in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """An error handler for encoders (`codecs.register_error`): one character for each, so that columns stay columns."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(IN_ASCII.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
 
 def strip(parts: list[tuple[str, Style]], width: int, style: Style = PLAIN) -> Strip:
     """Parts in their styles, exactly `width` columns wide."""

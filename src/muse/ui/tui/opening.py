@@ -1,6 +1,7 @@
 """Opens the screen on a session, and gives the exit code when it was left."""
 
 import asyncio
+import codecs
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ from muse.ui.cli.address import Place, require_event
 from muse.ui.cli.filtering import now
 from muse.ui.tui.frame import Opened
 from muse.ui.tui.listing import Listing
+from muse.ui.tui.looks import in_ascii
 from muse.ui.tui.screen import ReplayScreen
 from muse.view.filters import TERMS, Filter, parsed
 from muse.view.moments import Moment
@@ -36,13 +38,14 @@ IMPORT_WITHIN: Final = 3
 
 class OnStandardOutput(LinuxDriver):
     """Draws on standard output, which is known to be a terminal; Textual's own way is standard error, which may go into
-    a file. What the terminal's character set lacks becomes one `?`, so that columns stay columns."""
+    a file. For what the terminal's character set lacks something stands that it has (`looks.in_ascii`)."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         stdout = sys.__stdout__
         if isinstance(stdout, TextIOWrapper):
-            stdout.reconfigure(errors="replace")
+            codecs.register_error("muse.signs", in_ascii)
+            stdout.reconfigure(errors="muse.signs")
             self._file = stdout
 
 
