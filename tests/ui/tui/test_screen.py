@@ -163,7 +163,7 @@ def test_playing_goes_on_by_itself_and_stops(session: Path) -> None:
         await reader.press("plus", "plus", "plus", "p")
         await reader.until(lambda: reader.seq > 44)
         await reader.press("p")
-        assert "stopped" in reader.status
+        await reader.until(lambda: "stopped" in reader.status)
         assert reader.screen.player is None
 
     reads(session, story, seq=44)
@@ -233,6 +233,17 @@ def test_a_number_that_a_filter_of_nothing_hides_is_said_to_be_hidden(session: P
         await reader.type("agent:main.7")
         await reader.type("62")
         assert "the filter hides #62 and all others (Esc shows all)" in reader.status
+
+    reads(session, story)
+
+
+def test_a_turn_of_which_the_filter_shows_nothing_is_no_next_turn(session: Path) -> None:
+    async def story(reader: Reader) -> None:
+        await reader.press("f")
+        await reader.type("agent:main.1")
+        await reader.until(lambda: reader.screen.listing.looked == 71)
+        await reader.press("G", "right_curly_bracket")
+        assert (reader.seq, "no turn after this" in reader.status) == (31, True)
 
     reads(session, story)
 
