@@ -248,6 +248,20 @@ def test_a_turn_of_which_the_filter_shows_nothing_is_no_next_turn(session: Path)
     reads(session, story)
 
 
+def test_every_jump_is_gone_back_on(session: Path) -> None:
+    async def story(reader: Reader) -> None:
+        await reader.press("G")
+        await reader.type("5")
+        await reader.press("backspace")
+        assert reader.seq == 71
+        await reader.press("backspace")
+        assert reader.seq == 1
+        await reader.press("backspace")
+        assert "there was no jump" in reader.status
+
+    reads(session, story)
+
+
 def test_an_empty_log_says_so(tmp_path: Path) -> None:
     path = tmp_path / "empty.muse"
     SqliteLog.create(path, SESSION, commands=kinds.COMMANDS).close()
