@@ -288,6 +288,18 @@ def test_nothing_is_derived_after_what_an_agent_read_was_taken_out(session: Reco
     assert report.decisions["tool.started"] == 1
 
 
+def test_the_first_line_says_that_not_all_was_derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSE_HOME", str(tmp_path))
+    name = "20261129-205202-jzyh3kq7"
+    kept = tmp_path / "sessions" / "2026" / "11" / "29" / f"{name}.muse"
+    kept.parent.mkdir(parents=True)
+    shutil.copy(GOLDEN, kept)
+    assert muse(name).stdout.splitlines()[0] == f"{name}  59 events, 1 agent: nothing diverges"
+    assert CliRunner().invoke(cli, ["redact", "-y", f"{name}@40"], standalone_mode=False).return_value == 0
+    said = "nothing diverges in what was derived again, which is not all"
+    assert muse(name).stdout.splitlines()[0] == f"{name}  60 events, 1 agent: {said}"
+
+
 def test_of_a_log_that_is_not_closed_it_says_what_is_open_and_due(session: Recorded) -> None:
     last = max(index for index, event in enumerate(session.events) if event.type == "tool.started")
     report = verify_story(session.told(session.events[: last + 1]), app.rules())

@@ -91,7 +91,9 @@ def _json(report: "Report", path: Path, kept: "Kept | None") -> str:
 
 def _same(report: "Report", out: Answers) -> None:
     counts = f"{plural(report.events, 'event')}, {plural(len(report.agents), 'agent')}"
-    if report.decisions:
+    if report.decisions and report.left:
+        found = paint("nothing diverges in what was derived again, which is not all", "33", out.colour)
+    elif report.decisions:
         found = paint("nothing diverges", "32", out.colour)
     else:
         found = paint("nothing of it can be derived again", "33", out.colour)
