@@ -289,6 +289,17 @@ def read_fixture(folder: Path) -> Fixture:
     return Fixture(folder.name, folder, manifest)
 
 
+def workspace_of(fixture: Fixture, folder: Path) -> Path:
+    """Where the session would work today: the folder of the repository around `folder` that lies in it as the session's
+    lay in its own; `folder` itself where that is not known or not there."""
+    with closing(open_log(fixture.folder / EXPORT)) as log:
+        opened = next((event.body for event in events(log) if isinstance(event.body, SessionOpened)), None)
+    if opened is None or opened.git is None or not Path(opened.workspace).is_relative_to(opened.git.root):
+        return folder
+    found = _top(folder) / Path(opened.workspace).relative_to(opened.git.root)
+    return found if found.is_dir() else folder
+
+
 def check(fixture: Fixture, what: Check, workspace: Path) -> str:
     """What is wrong with one aspect of a fixture, as lines for a person; "" if nothing is."""
     with closing(open_log(fixture.folder / EXPORT)) as log:

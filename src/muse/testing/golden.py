@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`muse_golden` in the settings, `--muse-golden` on the command line."""
     parser.addini("muse_golden", "Folder with the fixtures of muse sessions.", default="")
     parser.addini(
-        "muse_workspace", "Folder that the sessions worked in (default: where pytest's settings are).", default=""
+        "muse_workspace", "Folder that the sessions worked in (default: the one that each worked in).", default=""
     )
     group = parser.getgroup("muse")
     group.addoption("--muse-golden", default="", metavar="DIR", help="Check the muse sessions kept in DIR.")
@@ -87,10 +87,10 @@ class GoldenItem(pytest.Item):
 
     def runtest(self) -> None:
         """Raises `Differs` with the difference."""
-        from muse.app.golden import check
+        from muse.app.golden import check, workspace_of
 
-        ini = self.config.getini("muse_workspace")
-        workspace = (self.config.rootpath / ini).resolve() if ini else self.config.rootpath
+        ini, root = self.config.getini("muse_workspace"), self.config.rootpath
+        workspace = (root / ini).resolve() if ini else workspace_of(self._fixture, root)
         if wrong := check(self._fixture, self._what, workspace):
             raise Differs(wrong)
 

@@ -11,11 +11,16 @@ from click.testing import CliRunner, Result
 
 from muse import app
 from muse.app import golden
-from muse.app.golden import check, read_fixture
+from muse.app.golden import check, read_fixture, workspace_of
 from muse.errors import ConfigError, UsageError
-from muse.event.content import ToolSpec
+from muse.event.content import Git, ToolSpec
+from muse.event.kinds import COMMANDS
+from muse.log.export import write_export
+from muse.log.memory import MemoryLog, MemoryPlace
 from muse.runtime.check.substitute import differences
+from muse.runtime.seal import seal
 from muse.ui.cli import cli
+from tests.runtime.check.mutations import Recorded
 
 RECORDED = Path(__file__).with_name("recorded")
 SETTINGS = '[permissions]\nask = ["shell(zip *)"]\n'
@@ -96,6 +101,21 @@ def test_git_gives_a_fixture_no_other_line_ends(project: Path, tmp_path: Path) -
     (cloned,) = (tmp_path / "cloned" / "golden").iterdir()
     assert b"\r\n" in (cloned / "golden.toml").read_bytes(), "this git does what it is asked to"
     assert check(read_fixture(cloned), "decisions", project) == ""
+
+
+@pytest.mark.parametrize(("worked_in", "found"), [("/then/shop", "."), ("/then/shop/sub", "sub"), ("/gone", "sub")])
+def test_a_session_is_held_against_the_folder_of_the_repository_that_it_worked_in(
+    project: Path, worked_in: str, found: str
+) -> None:
+    (project / "sub").mkdir()
+    opened = Recorded(RECORDED / "anthropic.jsonl").events[0].body
+    told = msgspec.structs.replace(opened, workspace=worked_in, git=Git(root="/then/shop"))  # type: ignore[call-arg]
+    log = MemoryLog(MemoryPlace("told"), commands=COMMANDS)
+    log.claim(lambda claim: seal(told, "main", 0)).release()
+    with (kept(project) / "session.jsonl").open("wb") as file:
+        write_export(log, file.write)
+    asked_from = project / "sub"
+    assert workspace_of(read_fixture(kept(project)), asked_from) == (project / found).resolve()
 
 
 def test_a_rule_that_cannot_be_read_is_said_and_is_not_taken_for_none(project: Path) -> None:
