@@ -219,6 +219,7 @@ def test_a_person_remembers_only_the_rule_that_was_offered() -> None:
         ("crashes", 46, {"verdict": "not_done"}, "class pure cannot be found not_done"),
         ("crashes", 9, {"verdict": "done"}, "class attachable cannot be found done"),
         ("anthropic", 39, {"failure": "cancelled"}, "nobody asked for that"),
+        ("anthropic", 15, {"key": "retry:main/50"}, "the timer retry:main/50 fired, which was not set"),
     ],
 )
 def test_a_fact_that_nothing_in_the_log_can_have_led_to_is_named_where_it_stands(
@@ -229,6 +230,17 @@ def test_a_fact_that_nothing_in_the_log_can_have_led_to_is_named_where_it_stands
     report = retold(session, lambda body: msgspec.structs.replace(body, **told) if body is meant else None)
     assert report.divergence is not None
     assert (report.divergence.seq, found in report.divergence.what) == (seq, True), report.divergence
+
+
+def test_a_file_tool_changes_a_file_that_had_the_mode_that_was_seen() -> None:
+    session = Recorded(HERE / "recorded" / "anthropic.jsonl")
+    meant = session.events[25].body
+    (changed,) = bodies(session, FilesChanged)[:1]
+    assert changed is meant
+    other = (msgspec.structs.replace(changed.changes[0], before_mode=0o600),)
+    report = retold(session, lambda body: msgspec.structs.replace(body, changes=other) if body is meant else None)
+    assert report.divergence is not None
+    assert (report.divergence.seq, report.divergence.kind) == (26, "content")
 
 
 @pytest.mark.parametrize("version", [RULES_VERSION + 1, 99])
