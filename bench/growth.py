@@ -58,11 +58,12 @@ class Lister:
 
 
 class Counting:
-    """A model that uses the tool `calls` times and then ends. It does not look at the request: what reading it would
-    cost is the provider's."""
+    """A model that is asked `calls` times, each time uses the tool `uses` times, and then ends. It does not look at the
+    request: what reading it would cost is the provider's."""
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, uses: int = 1) -> None:
         self._calls = calls
+        self._uses = uses
         self._asked = 0
 
     async def ask(self, request: bytes, call: str, attempt: int, show: Show) -> ModelAnswer:
@@ -70,7 +71,7 @@ class Counting:
         self._asked += 1
         if self._asked == self._calls:
             return answer_of(Step(text="Done."), self._asked - 1)
-        uses = (("list", {"folder": f"src/part_{self._asked}"}),)
+        uses = tuple(("list", {"folder": f"src/part_{self._asked}_{n}"}) for n in range(self._uses))
         return answer_of(Step(text=f"I look at part {self._asked} next.", uses=uses), self._asked - 1)
 
 
@@ -87,15 +88,16 @@ class Grown(msgspec.Struct):
     state: Session
 
 
-def run(folder: Path, calls: int, dialect: str = "anthropic") -> Grown:
-    """Run a session of so many model calls to its end. The dialect is the one whose requests are built."""
+def run(folder: Path, calls: int, dialect: str = "anthropic", uses: int = 1) -> Grown:
+    """Run a session of so many model calls, each with so many uses of a tool, to its end. The dialect is the one whose
+    requests are built."""
     path = folder / f"grown-{calls}.muse"
     log = SqliteLog.create(path, "s", commands=COMMANDS)
     settings = msgspec.structs.replace(SETTINGS, dialect=dialect)
     ownership = claim(log, settings, str(folder), lambda _epoch: (Lister.spec,))
     log.submit(seal(UserPrompted(text="Look at everything."), "main", 0))
     equipment = Equipment(
-        model=Counting(calls),
+        model=Counting(calls, uses),
         tools={"list": Lister()},
         workspace=Workspace(folder),
         log=log,

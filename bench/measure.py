@@ -28,7 +28,7 @@ class Sizes(msgspec.Struct, frozen=True):
     commands: int
     files: tuple[int, ...]
     stepped: tuple[int, ...]
-    verified: tuple[int, ...]
+    verified: tuple[tuple[int, int], ...]
     rounds: int = ROUNDS
 
 
@@ -42,7 +42,7 @@ FULL = Sizes(
     commands=20,
     files=(1_000, 10_000, 50_000),
     stepped=(1_000, 100_000, 1_000_000),
-    verified=(250, 500, 1_000),
+    verified=((250, 1), (1_000, 1), (500, 100)),
 )
 """What `make bench` does."""
 
@@ -56,7 +56,7 @@ TINY = Sizes(
     commands=1,
     files=(3, 60),
     stepped=(60,),
-    verified=(3,),
+    verified=((3, 1), (2, 4)),
     rounds=2,
 )
 """Just enough to see that everything still runs."""
