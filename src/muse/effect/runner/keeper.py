@@ -344,6 +344,8 @@ class Keeper:
     # ---- the end
 
     def _write_exit(self) -> None:
+        if self.ending == "cancelled":
+            self.cancel_asked = False  # that one is done; who reads the exit may send a new one at once
         left = self._inside(processes.descendants(os.getpid())) if self.has_others else []
         others = bool(left) if self.subreaper else self.has_others
         status = None if self.wait_status is None else os.waitstatus_to_exitcode(self.wait_status)
@@ -384,8 +386,6 @@ class Keeper:
         The folder stays after the last of it, so that the host can put that into the log and then discard it.
         """
         self.lingering = True
-        if self.ending == "cancelled":
-            self.cancel_asked = False  # that one is done; a new one may come
         kill_at: float | None = None
         kill_round = KILL_ROUND_SECONDS
         self._reap()
