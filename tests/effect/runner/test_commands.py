@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from muse.effect.runner import CommandSpec, Exit, Exited, NeverAccepted, Runner, RunnerError, StartRefused, files
-from muse.effect.runner.keeper import Keeper
 from muse.effect.runner.processes import mark_of
 from muse.effect.tool.shell import how_it_ended
 
@@ -278,6 +277,16 @@ async def test_two_hundred_short_commands_run_once_each(make_runner: MakeRunner,
     assert list((runner.run_dir / "calls").iterdir()) == []
 
 
+KEEPER = """
+import signal, sys
+from muse.effect.runner.keeper import Keeper
+spec = {"call": "main/1", "attempt": 1, "output_bytes_max": 1, "confine": {}, "grace_ms": 0}
+keeper = Keeper(sys.argv[1], spec, -1, -1)
+keeper.pid, keeper.wait_status, keeper.subreaper = int(sys.argv[2]), 0, True
+keeper._signal_all(signal.SIGKILL)
+"""
+
+
 def test_a_group_whose_number_others_use_by_now_is_not_signalled(tmp_path: Path) -> None:
     """The shell was waited for hours ago and a daemon of it lives on: its old number belongs to somebody else."""
     program = (
@@ -288,10 +297,10 @@ def test_a_group_whose_number_others_use_by_now_is_not_signalled(tmp_path: Path)
         somebody = int(parent.stdout.readline())
         parent.wait()
         try:
-            spec = {"call": "main/1", "attempt": 1, "output_bytes_max": 1, "confine": {}, "grace_ms": 0}
-            keeper = Keeper(str(tmp_path / "calls" / "main-1.1"), spec, -1, -1)
-            keeper.pid, keeper.wait_status, keeper.subreaper = somebody, 0, True
-            keeper._signal_all(signal.SIGKILL)
+            # In a process of its own: a keeper signals all that descends from it.
+            subprocess.run(
+                [sys.executable, "-c", KEEPER, str(tmp_path / "calls" / "main-1.1"), str(somebody)], check=True
+            )
             anyio.run(anyio.sleep, 0.2)
             os.kill(somebody, 0)
             assert Path(f"/proc/{somebody}/stat").read_text().split()[2] == "S"
