@@ -114,19 +114,16 @@ class Template:
             stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **dict(acting), "SPACE": space},
         )  # fmt: skip
         theirs.close()
+        self.reported = False
 
     def runs(self) -> bool:
         """Whether it is there to be forked."""
         return self._process.poll() is None
 
-    @property
-    def ended(self) -> int | None:
-        """Its exit code, as `Popen.returncode`."""
-        return self._process.returncode
-
     def start(self, request: Mapping[str, Any], streams: list[int]) -> int:
         """Fork one; its pid. It is a child of this process."""
         data = json.dumps(request).encode("utf-8", "surrogateescape")
+        assert self.runs(), f"something ended the loaded process: {self._process.returncode}"
         with self._lock:
             socket.send_fds(self._ours, [LENGTH.pack(len(data))], streams)
             self._ours.sendall(data)
@@ -152,10 +149,9 @@ def _template(environment: Mapping[str, str]) -> Template:
     acting = _acting(environment)
     with _guard:
         template = _templates.get(acting)
-        if template is None or not template.runs():
-            if template is not None:
-                print(f"something ended the loaded process: {template.ended}; another one is loaded", file=sys.stderr)
+        if template is None or template.reported:
             template = _templates[acting] = Template(acting)
+        template.reported = not template.runs()  # whoever asks now is told, and the next gets another one
         return template
 
 
