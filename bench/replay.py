@@ -168,6 +168,8 @@ def painted(command: list[str], words: bytes, home: Path) -> float:
 def verifying(folder: Path, sizes: Sizes) -> Section:
     """`muse replay --verify` of sessions that the whole runtime ran."""
     figures = []
+    folder = folder / "verified"
+    folder.mkdir()
     for calls, uses in sizes.verified:
         ran = growth.run(folder, calls, "scripted", uses)
         path = folder / f"grown-{calls}.muse"
