@@ -34,7 +34,7 @@ def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
     """What `session.opened` records of a new session. Raises `ConfigError` for a model, mode or rule that cannot be
     used."""
     provider, dialect, rest = _provider(config, model or config.model)
-    return Settings(
+    found = Settings(
         provider=provider,
         dialect=dialect,
         model=rest,
@@ -42,8 +42,8 @@ def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
         permissions=permission_rules(config.permissions),
         sandbox=parse_sandbox(config.sandbox),
         network=config.network,
-        **_limits(config),
     )
+    return msgspec.structs.replace(found, **_limits(config))
 
 
 def _limits(config: Config) -> dict[str, int]:

@@ -17,16 +17,21 @@ __all__ = [
     "Git",
     "Host",
     "Instruction",
+    "Limit",
+    "ModelFacts",
+    "ModelRef",
     "Observed",
     "Origin",
     "PermissionRules",
     "RecoveryClass",
+    "Role",
     "Settings",
     "ToolSpec",
     "Usage",
 ]  # fmt: skip
 
-RecoveryClass = Literal["pure", "repeatable", "reconcilable", "attachable", "keyed", "opaque"]
+RecoveryClass = Literal["pure", "repeatable", "reconcilable", "attachable", "keyed", "opaque", "derived"]
+"""`derived`: the call touches nothing but the log, and its end is decided from the state (docs/decisions/0025)."""
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -91,9 +96,63 @@ class PermissionRules(Content, frozen=True):
     deny: tuple[str, ...] = ()
 
 
+class ModelRef(Content, frozen=True):
+    """A model that can be asked: at which provider, in which dialect, under which name there."""
+
+    provider: str
+    dialect: str
+    model: str
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.provider}/{self.model}"
+
+
+class ModelFacts(Content, frozen=True):
+    """What is known of the model `name` (`provider/model`): tokens that it takes in one request (0: not known), and
+    prices in millionths of a US dollar for a million tokens (0: not known, or free)."""
+
+    name: str
+    context_tokens: int = 0
+    input_microusd: int = 0
+    output_microusd: int = 0
+    cache_read_microusd: int = 0
+    cache_write_microusd: int = 0
+
+
+class Limit(Content, frozen=True):
+    """A budget. `scope` says whose: of the session, of each agent, or of each agent with all below it. `what`: tokens
+    of all kinds, cost in millionths of a US dollar, turns, answered model calls, or seconds in turns."""
+
+    scope: Literal["session", "agent", "tree"]
+    what: Literal["tokens", "cost_microusd", "turns", "calls", "seconds"]
+    value: int
+
+
+class Role(Content, frozen=True):
+    """What a role file says of the agents that are spawned with it. `tools` empty: all that the parent has; `model`
+    and `mode` "": as the parent; `isolation` "": the default."""
+
+    name: str
+    description: str = ""
+    prompt: str = ""
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    mode: str = ""
+    isolation: Literal["", "shared", "worktree"] = ""
+    path: str = ""
+
+
 class Settings(Content, frozen=True):
     """What the session runs with. Times in seconds, sizes in bytes; 0 means no limit, except where noted. `sandbox` is
-    the mode that holds, "" where none was asked for and none could be had."""
+    the mode that holds, "" where none was asked for and none could be had.
+
+    `agents_parallel_max` agents besides `main` work at once, the rest are queued; `agents_depth_max` levels below
+    `main`; `agents_total_max` in all. `fallbacks` are switched to in this order; `models` are the others that agents
+    may be spawned with. A request that fills `compact_permille` of a model's context is compacted before it is sent.
+    A provider that asks for a wait of `park_seconds_min` or more parks the agent until the date it gave.
+    """
 
     provider: str
     dialect: str
@@ -109,6 +168,15 @@ class Settings(Content, frozen=True):
     retry_base_ms: int = 1000
     sandbox: str = ""
     network: bool = True
+    agents_parallel_max: int = 8
+    agents_depth_max: int = 3
+    agents_total_max: int = 1000
+    limits: tuple[Limit, ...] = ()
+    fallbacks: tuple[ModelRef, ...] = ()
+    models: tuple[ModelRef, ...] = ()
+    facts: tuple[ModelFacts, ...] = ()
+    compact_permille: int = 800
+    park_seconds_min: int = 60
 
 
 class Block(Content, frozen=True):
@@ -147,7 +215,8 @@ class Observed(Content, frozen=True):
     so that recovery answers the same. `error` when the tool already knows that it cannot be done.
 
     `tree` names the snapshot of the workspace that the call begins with ("": there is none). Snapshots are a cache of
-    the machine: the name says whether two are the same, and nothing to anybody else.
+    the machine: the name says whether two are the same, and nothing to anybody else. `changes` is the plan of a tool
+    that writes several files.
     """
 
     folder: str = ""
@@ -160,6 +229,7 @@ class Observed(Content, frozen=True):
     error: str = ""
     summary: str = ""
     tree: str = ""
+    changes: "tuple[FileChange, ...]" = ()
 
 
 class FileChange(Content, frozen=True):

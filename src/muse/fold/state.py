@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from muse.event.content import Git, Instruction, Observed, RecoveryClass, Settings, ToolSpec, Usage
+from muse.event.content import Git, Instruction, ModelRef, Observed, RecoveryClass, Role, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem
 
-STATE_VERSION = 8
+STATE_VERSION = 9
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -19,7 +19,8 @@ ModelPhase = Literal["running", "doubted", "settling", "failed", "retry"]
 
 
 class ModelCall(msgspec.Struct, kw_only=True):
-    """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch."""
+    """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch.
+    `retry_until` is the date until which the provider wants no request: the agent is parked."""
 
     key: str
     phase: ModelPhase
@@ -31,12 +32,15 @@ class ModelCall(msgspec.Struct, kw_only=True):
     failure: str = ""
     message: str = ""
     retry_after_ms: int | None = None
+    retry_until: str = ""
     jitter_permille: int = 0
     cancelling: bool = False
+    purpose: Literal["turn", "summary"] = "turn"
 
 
 class ToolRun(msgspec.Struct, kw_only=True):
-    """One tool use of the last response: from the model's words to its one result."""
+    """One tool use of the last response: from the model's words to its one result. `children` are the agents that it
+    spawned; `question` is the seq of the question that it asked, `answer` that of what answered it."""
 
     key: str
     use: str
@@ -58,13 +62,57 @@ class ToolRun(msgspec.Struct, kw_only=True):
     cancelling: bool = False
     text: str = ""
     error: bool = False
+    children: list[str] = []
+    question: int = 0
+    answer: int = 0
+    answer_text: str = ""
 
 
 class Agent(msgspec.Struct, kw_only=True):
-    """One lane. `items` is the transcript; `batch` the tool uses of the last response until all have a result."""
+    """One lane. `items` is the transcript; `batch` the tool uses of the last response until all have a result.
+
+    Of a child: `spawned_by` is the parent's call, `index` which of its children it is, `workspace` the folder that it
+    works in ("": the session's), `tree` the line of snapshots there, `preparing` that this folder is being made.
+    `finished` is the seq of its `agent.finished`, `result` what that says, `undelivered` its own children whose
+    results it has not been given. `ref` is the model it asks (None: the session's), `fallback` how many fallbacks it
+    has gone through. `context_tokens` is the size of the last request as the provider counted it with its answer,
+    `added_bytes` what the transcript got since; `summary` what is to replace the start of it. `usage_below` counts
+    the agent and all below it.
+    """
 
     id: str
     parent: str = ""
+    depth: int = 0
+    spawned_by: str = ""
+    index: int = 0
+    name: str = ""
+    role: str = ""
+    task: str = ""
+    mode: str = ""
+    background: bool = False
+    isolation: Literal["shared", "worktree"] = "shared"
+    workspace: str = ""
+    base: str = ""
+    tree: str = ""
+    preparing: bool = False
+    children: list[str] = []
+    finished: int = 0
+    cancelled: bool = False
+    result: str = ""
+    undelivered: list[str] = []
+    ref: ModelRef | None = None
+    fallback: int = 0
+    context_tokens: int = 0
+    added_bytes: int = 0
+    items_bytes: int = 0
+    summary: str = ""
+    summary_call: str = ""
+    summary_upto: int = 0
+    usage_below: Usage = Usage()
+    answered: int = 0
+    turns: int = 0
+    elapsed_seconds: int = 0
+    changed: dict[str, str] = {}
     system: str = ""
     model: str = ""
     tools: tuple[ToolSpec, ...] = ()
@@ -92,7 +140,10 @@ class Agent(msgspec.Struct, kw_only=True):
             self,
             steers=list(self.steers),
             queue=list(self.queue),
-            batch=[msgspec.structs.replace(run) for run in self.batch],
+            batch=[msgspec.structs.replace(run, children=list(run.children)) for run in self.batch],
+            children=list(self.children),
+            undelivered=list(self.undelivered),
+            changed=dict(self.changed),
             call=msgspec.structs.replace(self.call) if self.call else None,
         )
 
@@ -144,9 +195,11 @@ def process_key(pid: int, started: int) -> str:
 
 
 class Session(msgspec.Struct, kw_only=True):
-    """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn. `tree` names the
-    snapshot of the workspace that the changes so far lead up to, "" where they are not all known. `imported` names the
-    format of the file that an imported log was made from, `missing` what that did not record."""
+    """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn, `unfinished` the
+    children that have not finished, `held` those of them that have a slot to work in, `waiting` those that want one, in
+    the order of spawning. `edits` holds which call writes to which file just now; `questions` the open ones. `tree`
+    names the snapshot of the workspace that the changes so far lead up to, "" where they are not all known. `imported`
+    names the format of the file that an imported log was made from, `missing` what that did not record."""
 
     session: str
     seq: int = 0
@@ -168,6 +221,17 @@ class Session(msgspec.Struct, kw_only=True):
     policy: tuple[PolicyStep, ...] = ()
     agents: dict[str, Agent] = {}
     active: set[str] = set()
+    unfinished: set[str] = set()
+    held: set[str] = set()
+    waiting: list[str] = []
+    edits: dict[str, str] = {}
+    questions: dict[int, str] = {}
+    roles: tuple[Role, ...] = ()
+    usage: Usage = Usage()
+    answered: int = 0
+    turns: int = 0
+    elapsed_seconds: int = 0
+    budget: str = ""
     timers: dict[str, Timer] = {}
     approvals: dict[int, str] = {}
     processes: dict[str, Process] = {}
@@ -210,6 +274,11 @@ def remember(state: Session) -> Undo:
             state,
             agents={},
             active=set(state.active),
+            unfinished=set(state.unfinished),
+            held=set(state.held),
+            waiting=list(state.waiting),
+            edits=dict(state.edits),
+            questions=dict(state.questions),
             timers=dict(state.timers),
             approvals=dict(state.approvals),
             processes=dict(state.processes),

@@ -25,6 +25,10 @@ Between = Callable[[int, int], Iterable[Event]]
 """The events with `after` < seq < `before`."""
 
 
+SHARED: Final = ("active", "unfinished", "held", "waiting", "edits", "questions", "timers", "approvals", "processes")
+"""The state's small tables."""
+
+
 class _History:
     """One agent as it was at those kept states before which it had changed."""
 
@@ -112,6 +116,11 @@ class Lights:
             kept,
             agents={agent_id: _owned(agent) for agent_id, agent in found if agent is not None},
             active=set(kept.active),
+            unfinished=set(kept.unfinished),
+            held=set(kept.held),
+            waiting=list(kept.waiting),
+            edits=dict(kept.edits),
+            questions=dict(kept.questions),
             timers=dict(kept.timers),
             approvals=dict(kept.approvals),
             processes=dict(kept.processes),
@@ -129,7 +138,7 @@ def _owned(agent: Agent) -> Agent:
 def _shared(state: Session, before: Session | None) -> dict[str, object]:
     """The state's small tables, those that are as they were shared with the kept state before."""
     found: dict[str, object] = {}
-    for name in ("active", "timers", "approvals", "processes"):
+    for name in SHARED:
         now, then = getattr(state, name), getattr(before, name, None)
         found[name] = then if now == then else now.copy()
     return found

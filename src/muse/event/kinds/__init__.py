@@ -1,8 +1,10 @@
 """Every event type: its body, version, origin and clear fields.
 
 One registry (`KINDS`) is the only place that joins a type's name to its struct. Origins: `command` comes from outside
-through `submit`; `fact` is what came back from the world; `decision` is derived from folded state. Two types have two
-origins: `approval.decided` is a command when `by` is `person`, `session.rewound` when a person asked for it.
+through `submit`; `fact` is what came back from the world; `decision` is derived from folded state. Some types have two
+origins: `approval.decided` is a command when `by` is `person`, `session.rewound` when a person asked for it;
+`cancel.requested` is a decision when an agent's call wants it (`by`), `model.changed` when a fallback is switched to
+(`reason`), `tool.finished` when the call touches nothing but the log (class `derived`).
 Clear fields are enums, integers and minted ids that redaction may never hide (docs/format.md).
 """
 
@@ -106,19 +108,19 @@ KINDS: dict[str, Kind] = {
     "agent.steered": _kind(AgentSteered, "command"),
     "question.asked": _kind(QuestionAsked, "decision", "call"),
     "question.answered": _kind(QuestionAnswered, "command", "question"),
-    "cancel.requested": _kind(CancelRequested, "command", "target call"),
-    "agent.paused": _kind(AgentPaused, "command"),
-    "agent.continued": _kind(AgentContinued, "command"),
-    "agent.spawned": _kind(AgentSpawned, "decision", "parent call background mode"),
+    "cancel.requested": _kind(CancelRequested, "command", "target call prompt by"),
+    "agent.paused": _kind(AgentPaused, "command", "target"),
+    "agent.continued": _kind(AgentContinued, "command", "target"),
+    "agent.spawned": _kind(AgentSpawned, "decision", "parent call index background mode isolation"),
     "agent.messaged": _kind(AgentMessaged, "decision", "to call"),
-    "result.delivered": _kind(ResultDelivered, "decision", "child"),
+    "result.delivered": _kind(ResultDelivered, "decision", "child outcome"),
     "agent.finished": _kind(AgentFinished, "decision", "outcome"),
-    "model.requested": _kind(ModelRequested, "decision", "call attempt builder items request_bytes"),
+    "model.requested": _kind(ModelRequested, "decision", "call attempt builder items request_bytes purpose"),
     "model.responded": _kind(ModelResponded, "fact", "call attempt stop usage duration_ms"),
     "model.failed": _kind(
-        ModelFailed, "fact", "call attempt failure status retry_after_ms jitter_permille duration_ms"
+        ModelFailed, "fact", "call attempt failure status retry_after_ms retry_until jitter_permille duration_ms usage"
     ),
-    "model.changed": _kind(ModelChanged, "command"),
+    "model.changed": _kind(ModelChanged, "command", "reason"),
     "tool.started": _kind(ToolStarted, "decision", "call attempt recovery approval"),
     "tool.finished": _kind(ToolFinished, "fact", "call attempt status exit_code timed_out output_bytes duration_ms"),
     "process.started": _kind(ProcessStarted, "fact", "call pid started"),
@@ -136,11 +138,11 @@ KINDS: dict[str, Kind] = {
     "effect.doubted": _kind(EffectDoubted, "decision", "call attempt recovery"),
     "effect.reconciled": _kind(EffectReconciled, "fact", "call attempt verdict"),
     "command.refused": _kind(CommandRefused, "fact", "command why"),
-    "budget.reached": _kind(BudgetReached, "decision", "limit value"),
-    "budget.raised": _kind(BudgetRaised, "command", "limit value"),
+    "budget.reached": _kind(BudgetReached, "decision", "limit value scope"),
+    "budget.raised": _kind(BudgetRaised, "command", "limit value scope"),
     "timer.set": _kind(TimerSet, "decision", "key duration_ms"),
     "timer.fired": _kind(TimerFired, "fact", "key"),
-    "context.compacted": _kind(ContextCompacted, "decision", "first last"),
+    "context.compacted": _kind(ContextCompacted, "decision", "first last calls call bytes_before bytes_after"),
     "log.imported": _kind(LogImported, "fact", "events"),
     "source.kept": _kind(SourceKept, "fact", "line"),
     "log.redacted": _kind(LogRedacted, "fact", "seqs"),

@@ -38,29 +38,38 @@ class QuestionAnswered(Content, frozen=True):
 
 
 class CancelRequested(Content, frozen=True):
-    """Stop a call (`call` names it), the agent's turn, the agent, or the agent and all below it."""
+    """Stop a call (`call` names it), the agent's turn, the agent, or the agent and all below it; or take back the
+    prompt of seq `prompt` while it is queued. `by` names the call of the agent that wants it: then it is a decision,
+    else a person's command."""
 
-    target: Literal["call", "turn", "agent", "tree"] = "turn"
+    target: Literal["call", "turn", "agent", "tree", "prompt"] = "turn"
     call: str = ""
     why: str = ""
+    prompt: int = 0
+    by: str = ""
     origin: Origin = Origin()
 
 
 class AgentPaused(Content, frozen=True):
-    """Start nothing new until continued."""
+    """Start nothing new until continued: the agent, or it and all below it."""
 
     why: str = ""
+    target: Literal["agent", "tree"] = "agent"
     origin: Origin = Origin()
 
 
 class AgentContinued(Content, frozen=True):
-    """Go on after a pause."""
+    """Go on after a pause: the agent, or it and all below it."""
 
+    target: Literal["agent", "tree"] = "agent"
     origin: Origin = Origin()
 
 
 class AgentSpawned(Content, frozen=True):
-    """An agent exists. `system` is its whole system prompt; `tools` names tools of the last `session.opened`."""
+    """An agent exists. `system` is its whole system prompt; `tools` names tools of the last `session.opened`.
+
+    `call` is the parent's call that wanted it, `index` which of that call's children it is, from 0. `model` is
+    `provider/name`, "" for the session's. With `isolation` `worktree` it waits for its `worktree.prepared`."""
 
     task: str = ""
     system: str = ""
@@ -71,6 +80,10 @@ class AgentSpawned(Content, frozen=True):
     call: str = ""
     background: bool = False
     workspace: str = ""
+    index: int = 0
+    name: str = ""
+    role: str = ""
+    isolation: Literal["shared", "worktree"] = "shared"
 
 
 class AgentMessaged(Content, frozen=True):
@@ -82,14 +95,16 @@ class AgentMessaged(Content, frozen=True):
 
 
 class ResultDelivered(Content, frozen=True):
-    """The result of a finished child enters its parent's conversation."""
+    """The result of a finished background child enters its parent's conversation, which is the header's agent."""
 
     child: str
     text: str
+    outcome: Literal["", "done", "failed", "cancelled"] = ""
 
 
 class AgentFinished(Content, frozen=True):
-    """The agent will do nothing more by itself."""
+    """The agent will do nothing more by itself; `text` is its result. Words to it begin another turn, unless it was
+    cancelled."""
 
     outcome: Literal["done", "failed", "cancelled"]
     text: str = ""

@@ -10,7 +10,8 @@ from muse.event.content import BlobRef, Block, Content, FileChange, Observed, Or
 
 class ModelRequested(Content, frozen=True):
     """Intent: a request is about to be sent. Its bytes are a pure function of the state (`builder` of the first
-    `items` transcript items and the agent's system prompt and tools); `request_sha256` is their digest."""
+    `items` transcript items and the agent's system prompt and tools); `request_sha256` is their digest. `purpose`
+    `summary`: it asks for a summary of what is to leave the context."""
 
     call: str
     attempt: int
@@ -20,6 +21,7 @@ class ModelRequested(Content, frozen=True):
     items: int
     request_sha256: str
     request_bytes: int
+    purpose: Literal["turn", "summary"] = "turn"
 
 
 class ModelResponded(Content, frozen=True):
@@ -39,7 +41,8 @@ class ModelResponded(Content, frozen=True):
 
 class ModelFailed(Content, frozen=True):
     """Result: the attempt gave no whole response. `jitter_permille` is drawn when it is recorded, so that the wait
-    before the next attempt can be derived."""
+    before the next attempt can be derived. `retry_until` (RFC 3339) is the date until which the provider wants no
+    request, given for long waits only."""
 
     call: str
     attempt: int
@@ -54,15 +57,19 @@ class ModelFailed(Content, frozen=True):
     partial: str = ""
     raw: BlobRef | None = None
     duration_ms: int = 0
+    retry_until: str = ""
+    usage: Usage = Usage()
 
 
 class ModelChanged(Content, frozen=True):
-    """From the next request on another model is used."""
+    """From the next request on another model is used: by the session, or with `reason` `fallback`, which is a decision,
+    by this agent."""
 
     provider: str
     dialect: str
     model: str
     origin: Origin = Origin()
+    reason: Literal["", "fallback"] = ""
 
 
 class ToolStarted(Content, frozen=True):
@@ -80,7 +87,8 @@ class ToolStarted(Content, frozen=True):
 
 
 class ToolFinished(Content, frozen=True):
-    """Result: how the run ended. `text` is what the model reads; `output` the whole where `text` is not all of it."""
+    """Result: how the run ended. `text` is what the model reads; `output` the whole where `text` is not all of it. Of
+    a call of class `derived` it is a decision."""
 
     call: str
     attempt: int
@@ -178,17 +186,22 @@ class FilesUnknown(Content, frozen=True):
 
 
 class WorktreePrepared(Content, frozen=True):
-    """A working tree of its own for an agent."""
+    """A working tree of its own for an agent, at `path`: a git worktree of commit `base`, or a copy of a folder that is
+    no repository (`base` ""), both with the files as they were in the parent's workspace; `tree` names the snapshot
+    that it begins with. With `error` there is none, and the agent cannot work."""
 
     path: str
     base: str
+    tree: str = ""
+    error: str = ""
 
 
 class WorktreeRemoved(Content, frozen=True):
-    """That tree is gone."""
+    """That tree is gone, or with `left` it was kept because of these paths; `why` says more."""
 
     path: str
     left: tuple[str, ...] = ()
+    why: str = ""
 
 
 class WorkspaceRestored(Content, frozen=True):

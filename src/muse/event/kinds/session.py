@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from muse.event.content import BlobRef, Content, Git, Host, Instruction, Origin, Settings, ToolSpec
+from muse.event.content import BlobRef, Content, Git, Host, Instruction, Origin, Role, Settings, ToolSpec
 
 Outcome = Literal["done", "failed", "cancelled", "provider", "unanswered", "budget", "imported"]
 
@@ -36,6 +36,7 @@ class SessionOpened(Content, frozen=True):
     commands: tuple[CommandVersion, ...] = ()
     sandbox: str = ""
     inode: int = 0
+    roles: tuple[Role, ...] = ()
 
 
 class SessionClosed(Content, frozen=True):
@@ -62,10 +63,12 @@ class CommandRefused(Content, frozen=True):
 
 
 class BudgetReached(Content, frozen=True):
-    """A limit stopped the agent. `limit` is its name, `value` what was reached."""
+    """A limit stopped the agent, in its own lane; with `scope` `session` all agents, with `tree` it and all below it.
+    `limit` is its name, `value` what was reached."""
 
     limit: str
     value: int
+    scope: Literal["agent", "session", "tree"] = "agent"
 
 
 class BudgetRaised(Content, frozen=True):
@@ -74,6 +77,7 @@ class BudgetRaised(Content, frozen=True):
     limit: str
     value: int
     origin: Origin = Origin()
+    scope: Literal["agent", "session", "tree"] = "agent"
 
 
 class TimerSet(Content, frozen=True):
@@ -92,12 +96,20 @@ class TimerFired(Content, frozen=True):
 
 
 class ContextCompacted(Content, frozen=True):
-    """From the next request on, items from events `first` to `last` are replaced by `text`. Nothing leaves the log."""
+    """From the next request on, items from events `first` to `last` are replaced by `text`. Nothing leaves the log.
+
+    `method` `results`: only the bulky tool results of the range, those of `calls`, each by a line of its own that says
+    how to read it (`text` is that line's pattern). `summary`: the whole range, by the summary that the model call
+    `call` wrote. `bytes_before` and `bytes_after` count the agent's transcript."""
 
     first: int
     last: int
     text: str
     method: str
+    calls: tuple[str, ...] = ()
+    call: str = ""
+    bytes_before: int = 0
+    bytes_after: int = 0
 
 
 class Counted(Content, frozen=True):
