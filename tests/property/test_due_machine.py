@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from muse.decide.context import Builder, Rules, next_request
-from muse.decide.due import Due, due
+from muse.decide.decision import Due
+from muse.decide.due import due
 from muse.effect.model import scripted
 from muse.event import codec
 from muse.event.content import Block, Host, Settings, ToolSpec, Usage

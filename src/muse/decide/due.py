@@ -11,6 +11,7 @@ import msgspec
 
 from muse.decide import approval, policy
 from muse.decide.context import Rules, next_request, system_prompt
+from muse.decide.decision import Due
 from muse.decide.paths import named_path
 from muse.errors import ConfigError
 from muse.event.content import RecoveryClass, Settings, ToolSpec
@@ -37,16 +38,6 @@ USES_REMEMBERED = 8192
 
 OUTSIDE = "{path} is outside the workspace, and file tools stay inside it: give a path relative to it, or use shell"
 NOTHING_CAN_RUN = "nothing can run: no such tool, or arguments that are no JSON object"
-
-
-class Due(msgspec.Struct, frozen=True):
-    """A decision that may be taken now: its agent, the seq that led to it, and its body (without `observed`).
-    `request` carries the bytes of a model request, so that they are built once."""
-
-    agent: str
-    cause: int
-    body: msgspec.Struct
-    request: bytes = b""
 
 
 def due(state: Session, agents: Iterable[str], rules: Rules) -> list[Due]:

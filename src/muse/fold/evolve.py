@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from muse.event.content import Usage
-from muse.event.conversation import Answered, Said
+from muse.event.conversation import Said
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import (
     KINDS,
@@ -48,8 +47,8 @@ from muse.event.kinds import (
     ToolStarted,
     UserPrompted,
 )  # fmt: skip
-from muse.fold import imported, turns
-from muse.fold.state import Agent, ModelCall, PolicyStep, Process, Session, Timer, ToolRun, Undo, process_key, touch
+from muse.fold import calls, imported, limits, turns
+from muse.fold.state import Agent, PolicyStep, Process, Session, ToolRun, Undo, process_key, touch
 
 NOT_GONE_BY: Final = frozenset(
     {"files.changed", "files.unknown", "process.started", "process.adopted", "process.reaped"}
@@ -243,70 +242,6 @@ def _continued(state: Session, event: Event, body: AgentContinued) -> set[str]:
     if agent := state.agents.get(event.agent):
         agent.paused, agent.cause = False, event.seq
     return {event.agent}
-
-
-def _model_requested(state: Session, event: Event, body: ModelRequested) -> set[str]:
-    agent = state.agents[event.agent]
-    agent.items.extend(agent.steers)
-    agent.steers.clear()
-    previous = agent.call
-    agent.call = ModelCall(
-        key=body.call,
-        phase="running",
-        attempt=body.attempt,
-        epoch=event.epoch,
-        intent=event.seq,
-        cause=event.seq,
-        failures=previous.failures if previous else 0,
-    )
-    if previous is None:
-        agent.next_n += 1
-        agent.calls_in_turn += 1
-    return {event.agent}
-
-
-def _model_responded(state: Session, event: Event, body: ModelResponded) -> set[str]:
-    agent = state.agents[event.agent]
-    cancelling = agent.call is not None and agent.call.cancelling
-    if state.imported:
-        imported.responded(agent, body.call)
-    agent.call, agent.cause = None, event.seq
-    agent.usage = _added(agent.usage, body.usage)
-    agent.steps += 1
-    agent.items.append(Answered(seq=event.seq, call=body.call, blocks=body.blocks))
-    for block in body.blocks:
-        if block.kind == "tool_use":
-            key = f"{agent.id}/{agent.next_n}"
-            agent.next_n += 1
-            agent.batch.append(ToolRun(key=key, use=block.id, tool=block.name, args=block.args, cause=event.seq))
-    if cancelling:
-        turns.cancel(state, agent, event.seq, "the user cancelled the turn")
-    elif not agent.batch:
-        turns.answered(agent, body.stop)
-    return {event.agent}
-
-
-def _model_failed(state: Session, event: Event, body: ModelFailed) -> set[str]:
-    agent = state.agents[event.agent]
-    call = agent.call
-    if call is None:
-        return set()
-    if call.cancelling or body.failure == "cancelled":
-        agent.call = None
-        turns.interrupted(agent, event.seq, body.partial)
-        return {event.agent}
-    call.phase, call.cause, call.failure, call.message = "failed", event.seq, body.failure, body.message
-    call.failures += 1
-    call.retry_after_ms, call.jitter_permille = body.retry_after_ms, body.jitter_permille
-    return {event.agent}
-
-
-def _model_changed(state: Session, event: Event, body: ModelChanged) -> set[str]:
-    """Another model of the same provider. An owner reaches one provider; a new one comes with a new owner."""
-    settings = state.settings
-    if settings is not None and (settings.provider, settings.dialect) == (body.provider, body.dialect):
-        state.settings = msgspec.structs.replace(settings, model=body.model)
-    return set()
 
 
 def _tool_started(state: Session, event: Event, body: ToolStarted) -> set[str]:
@@ -506,38 +441,6 @@ def _recovered(state: Session, event: Event, body: LogRecovered) -> set[str]:
     return set()
 
 
-def _budget_reached(state: Session, event: Event, body: BudgetReached) -> set[str]:
-    agent = state.agents[event.agent]
-    agent.ending, agent.cause = "budget", event.seq
-    agent.reason = f"{body.limit} reached {body.value}"
-    return {event.agent}
-
-
-def _budget_raised(state: Session, event: Event, body: BudgetRaised) -> set[str]:
-    agent = state.agents.get(event.agent)
-    if agent is not None and body.limit == "model_calls":
-        agent.calls_max, agent.ending, agent.cause = body.value, "", event.seq
-    return {event.agent}
-
-
-def _timer_set(state: Session, event: Event, body: TimerSet) -> set[str]:
-    state.timers[body.key] = Timer(
-        key=body.key, agent=event.agent, duration_ms=body.duration_ms, until=body.until, seq=event.seq
-    )
-    return {event.agent}
-
-
-def _timer_fired(state: Session, event: Event, body: TimerFired) -> set[str]:
-    state.timers.pop(body.key, None)
-    what, _, key = body.key.partition(":")
-    agent = state.agents.get(event.agent)
-    if what == "approval" and (run := state.run(key)) is not None and run.phase == "asked":
-        run.timed_out, run.cause = True, event.seq
-    elif what == "retry" and agent and agent.call and agent.call.key == key and agent.call.phase == "failed":
-        agent.call.phase, agent.call.cause = "retry", event.seq
-    return {event.agent}
-
-
 def _imported(state: Session, event: Event, body: LogImported) -> set[str]:
     imported.begin(state, body)
     return set()
@@ -550,20 +453,16 @@ def _rewound(state: Session, event: Event, body: SessionRewound) -> set[str]:
     return {event.agent}
 
 
-def _added(a: Usage, b: Usage) -> Usage:
-    return Usage(**{name: getattr(a, name) + getattr(b, name) for name in Usage.__struct_fields__})
-
-
 _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     SessionOpened: _opened, SessionClosed: _closed, AgentSpawned: _spawned, UserPrompted: _prompted,
     AgentSteered: _steered, CancelRequested: _cancelled, AgentPaused: _paused, AgentContinued: _continued,
-    ModelRequested: _model_requested, ModelResponded: _model_responded, ModelFailed: _model_failed,
-    ModelChanged: _model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
+    ModelRequested: calls.model_requested, ModelResponded: calls.model_responded, ModelFailed: calls.model_failed,
+    ModelChanged: calls.model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
     FilesChanged: _files_changed, FilesUnknown: _files_unknown, ApprovalRequested: _approval_requested,
     ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed, CommandRefused: _refused,
     ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
-    EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: _budget_reached,
-    BudgetRaised: _budget_raised, TimerSet: _timer_set, TimerFired: _timer_fired, LogRecovered: _recovered,
-    LogImported: _imported, SessionRewound: _rewound,
+    EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: limits.budget_reached,
+    BudgetRaised: limits.budget_raised, TimerSet: limits.timer_set, TimerFired: limits.timer_fired,
+    LogRecovered: _recovered, LogImported: _imported, SessionRewound: _rewound,
 }  # fmt: skip
 """Types not in this table change no state."""

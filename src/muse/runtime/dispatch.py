@@ -16,7 +16,7 @@ import anyio.abc
 import msgspec
 
 from muse.decide import approval
-from muse.decide.due import Due
+from muse.decide.decision import Due
 from muse.decide.paths import named_path
 from muse.effect.protocol import (
     Background,

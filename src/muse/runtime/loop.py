@@ -17,7 +17,8 @@ import anyio
 import msgspec
 
 from muse.decide.context import Rules, next_request
-from muse.decide.due import Due, upcoming
+from muse.decide.decision import Due
+from muse.decide.due import upcoming
 from muse.errors import MuseError, StoreUnavailable
 from muse.event.envelope import Event, decode
 from muse.event.kinds import ModelRequested

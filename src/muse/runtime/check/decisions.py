@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import msgspec
 
 from muse.decide.context import RULES_VERSION, Builder, Rules
-from muse.decide.due import Due, due, spec_of
+from muse.decide.decision import Due
+from muse.decide.due import due, spec_of
 from muse.event.content import Observed
 from muse.event.envelope import Event
 from muse.event.kinds import KINDS, ApprovalDecided, ModelRequested, ToolStarted
