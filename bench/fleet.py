@@ -16,7 +16,7 @@ import anyio.abc
 from bench.bodies import KINDS, Kind, content_bytes, finished, text_of
 from bench.measure import Figure, Section, Sizes
 from muse.decide.context import Builder, Rules
-from muse.decide.due import Due
+from muse.decide.decision import Due
 from muse.effect.model import scripted
 from muse.event.content import Block, Settings, ToolSpec
 from muse.event.envelope import Event
