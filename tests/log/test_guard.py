@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,26 @@ def test_an_approval_forged_as_a_rules_or_a_timeouts_is_refused(owned: SqliteLog
     body = {"call": "main/3", "decision": "allow", "by": "rule", "request": 9}
     insert(path, draft("approval.decided", body), owned.head())
     refused(owned, "only the session's owner decides an approval by rule")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("cancel.requested", {"target": "tree", "by": "main/3"}),
+        ("model.changed", {"provider": "p", "dialect": "d", "model": "m", "reason": "fallback"}),
+    ],
+)
+def test_a_command_forged_as_what_an_agent_or_a_rule_wants_is_refused(
+    owned: SqliteLog, path: Path, kind: str, body: dict[str, Any]
+) -> None:
+    with SqliteLog.open(path, commands=COMMANDS, check=False) as client:
+        with pytest.raises(InvalidEvent, match="only the session's owner decides"):
+            client.submit(draft(kind, body))
+        client.submit(draft(kind, {name: text for name, text in body.items() if name not in ("by", "reason")}))
+        head = client.head()
+    insert(path, draft(kind, body), head)
+    with pytest.raises(Damaged, match=f"event 12 .* only the session's owner decides a {kind} with"):
+        owned.append([draft()], [], 10, 1)
 
 
 def test_a_forged_command_of_another_epoch_is_refused(owned: SqliteLog, path: Path) -> None:

@@ -21,6 +21,8 @@ ABOUT_THE_LOG: Final = frozenset({"log.redacted", "log.recovered", "head.signed"
 ROOT_BYTES: Final = 32
 DECIDED: Final = "approval.decided"
 PERSON: Final = "person"
+DECIDED_WITH: Final = {"cancel.requested": "by", "model.changed": "reason"}
+"""Of commands, the field with which they are decisions."""
 
 _id: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -122,9 +124,12 @@ def check_command(draft: Draft, commands: Mapping[str, int], listed: Mapping[str
 
 
 def check_speaker(kind: str, body: bytes) -> None:
-    """Raises InvalidEvent for a decision that is the owner's alone: one on an approval by a rule or a time-out."""
+    """Raises InvalidEvent for a decision that is the owner's alone: one on an approval by a rule or a time-out, the
+    cancelling that an agent's call wants, a fallback to another model."""
     if kind == DECIDED and (by := parse(body).get("by")) != PERSON:
         raise InvalidEvent(f"only the session's owner decides an approval by {by}")
+    if (field := DECIDED_WITH.get(kind)) and parse(body).get(field):
+        raise InvalidEvent(f"only the session's owner decides a {kind} with {field}")
 
 
 def check_commitment(draft: Draft) -> None:
