@@ -1,12 +1,13 @@
 """Strict validators of model requests: what the providers refuse, and what a careful client never does.
 
 Written against the published rules, with the standard JSON parser and none of the builders' code. `anthropic_faults`
-and `openai_faults` return what is wrong with one request; `Conversations` holds each request against the one before.
+and `openai_faults` return what is wrong with one request; `Conversations` holds each request against the one before,
+and `Siblings` the requests of many agents of one session against each other.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -19,6 +20,7 @@ VERSIONS: Final = ("2023-06-01", "2026-10-21")
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_STEP: Final = re.compile(r"use_([0-9]+)_[0-9]+")
 _MARK: Final = {"type": "ephemeral"}
 _MARK_TEXT: Final = re.compile(rb'(,\s*)?"cache_control":\s*\{"type":\s*"ephemeral"\}')
 
@@ -109,6 +111,35 @@ class Conversations:
         return ["an earlier message changed"] if bad else []
 
 
+class Siblings:
+    """Holds the requests of many agents of one session against each other, told in the order of their intents.
+
+    What an agent was sent once never changes, but where its context was compacted. `words` gives, for each word that
+    only some agents say or are told, which these are: found in the request of another agent it leaked there.
+    """
+
+    def __init__(self, words: Mapping[str, Collection[str]]) -> None:
+        self._words = [(word.encode(), frozenset(agents)) for word, agents in words.items()]
+        self._last: dict[str, list[bytes]] = {}
+
+    def faults(self, agent: str, body: bytes, *, compacted: bool = False, aside: bool = False) -> list[str]:
+        """What is wrong with the agent's next request ([] if nothing). `compacted`: its context was, since its last
+        one. `aside`: it is no part of its conversation, such as one for a summary."""
+        found = [
+            f"a request of {agent} holds {word.decode()}, which is of {', '.join(sorted(agents))}"
+            for word, agents in self._words
+            if agent not in agents and word in body
+        ]
+        if aside:
+            return found
+        units = units_of(body)
+        before = self._last.get(agent)
+        if before is not None and not compacted and not _extends(before, units):
+            found.append(f"an earlier message of {agent} changed")
+        self._last[agent] = units
+        return found
+
+
 class _Message(msgspec.Struct):
     role: str
     content: msgspec.Raw = msgspec.Raw(b"null")
@@ -132,6 +163,23 @@ def units_of(body: bytes) -> list[bytes]:
         else:
             units.append(bytes(raw))
     return units
+
+
+def steps_answered(messages: list[dict[str, Any]]) -> int:
+    """How many steps of a script the answers in a request are, also where the first of them were left out: the ids of
+    a script's tool uses tell their step. A conversation without such ids is taken to be whole."""
+    after = 0
+    for message in reversed(messages):
+        if message["role"] != "assistant":
+            continue
+        content = message.get("content")
+        uses = [*(content if isinstance(content, list) else []), *(message.get("tool_calls") or [])]
+        steps = [_STEP.fullmatch(str(use.get("id", ""))) for use in uses]
+        numbers = [int(step[1]) for step in steps if step is not None]
+        if numbers:
+            return max(numbers) + 1 + after
+        after += 1
+    return after
 
 
 def marked_units(body: bytes) -> list[int]:

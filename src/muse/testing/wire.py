@@ -4,9 +4,12 @@
         ... server.base_url, server.api_key ...
     assert server.violations == []
 
-Which step is due is counted from the responses that a request holds, as with the scripted model; the n-th time that
-the very same request comes, the n-th trouble of its step happens, then the answer. Every request is validated
-strictly (`muse.testing.validate`): what is wrong is answered with 400 and kept in `violations`. The Anthropic server
+Which step is due is counted from the responses that a request holds, as with the scripted model (and its lanes); the
+n-th time that the very same request comes, the n-th trouble of its step happens, then the answer. Every request is
+validated strictly (`muse.testing.validate`): what is wrong is answered with 400 and kept in `violations`. With `long`
+conversations may be compacted: that earlier messages stay as they were is then for the test to judge, with the log at
+hand (`validate.Siblings`). A request whose last message holds one of the texts `asides` gets that answer and counts as
+no step, such as one for a summary. The Anthropic server
 keeps a prompt cache as the provider documents it, so that usage shows what a real session would cost.
 """
 
@@ -27,7 +30,14 @@ import msgspec
 from muse.effect.model.scripted import Script, Step
 from muse.effect.protocol import FailureClass
 from muse.testing import emit
-from muse.testing.validate import Conversations, anthropic_faults, marked_units, openai_faults, units_of
+from muse.testing.validate import (
+    Conversations,
+    anthropic_faults,
+    marked_units,
+    openai_faults,
+    steps_answered,
+    units_of,
+)
 
 KEY: Final = "sk-test-0123456789abcdef"
 """The key that the servers want unless told otherwise."""
@@ -103,16 +113,19 @@ class WireServer:
         *,
         api_key: str = KEY,
         branches: bool = False,
+        long: bool = False,
+        asides: Mapping[str, Step] | None = None,
     ) -> None:
         self.script = script if isinstance(script, Script) else Script(steps=tuple(script))
         self.faults = dict(faults or {})
+        self.asides = dict(asides or {})
         self.api_key = api_key
         self.base_url = ""
         self.requests: list[Received] = []
         self.violations: list[str] = []
         self.disconnects = 0
         self.closing = threading.Event()
-        self._conversations = Conversations(branches)
+        self._conversations = None if long else Conversations(branches)
         self._attempts: dict[bytes, int] = {}
         self._changed = threading.Condition()
 
@@ -153,10 +166,10 @@ class WireServer:
         with self._changed:
             wrong = [] if path == self.path else [f"posted to {path}, not {self.path}"]
             wrong += self.validate(headers, body)
-            wrong += [] if wrong else self._conversations.faults(body)
+            wrong += [] if wrong or self._conversations is None else self._conversations.faults(body)
             digest = hashlib.sha256(body).digest()
             attempt = self._attempts[digest] = self._attempts.get(digest, 0) + 1
-            step = 0 if wrong else sum(message["role"] == "assistant" for message in json.loads(body)["messages"])
+            step = 0 if wrong else self._steps(json.loads(body)["messages"])
             received = Received(
                 path=path, headers=headers, body=body, step=step, attempt=attempt, violations=tuple(wrong)
             )
@@ -165,13 +178,29 @@ class WireServer:
             self._changed.notify_all()
             return received
 
+    def _steps(self, messages: list[dict[str, Any]]) -> int:
+        return (
+            steps_answered(messages) if self._conversations is None else sum(m["role"] == "assistant" for m in messages)
+        )
+
     def step(self, received: Received) -> Step:
         """The step that a request asks for."""
-        return self.script.step(received.step, self.first_prompt(json.loads(received.body)))
+        body = json.loads(received.body)
+        return self.aside(body) or self.script.step(received.step, self.first_prompt(body))
+
+    def aside(self, body: dict[str, Any]) -> Step | None:
+        """The answer to a request that is no step of the script."""
+        if not self.asides:
+            return None
+        last = json.dumps(body["messages"][-1], ensure_ascii=False)
+        return next((step for text, step in self.asides.items() if text in last), None)
+
+    def hold(self, received: Received) -> None:
+        """Called in the connection's thread before a valid request is answered: a test's server may wait here."""
 
     def trouble(self, received: Received) -> Trouble | None:
         """What goes wrong with this attempt."""
-        listed = self.faults.get(received.step, ())
+        listed = () if self.aside(json.loads(received.body)) else self.faults.get(received.step, ())
         if received.attempt <= len(listed):
             return listed[received.attempt - 1]
         failing = self.step(received).failure
@@ -212,8 +241,10 @@ class AnthropicServer(WireServer):
         *,
         api_key: str = KEY,
         branches: bool = False,
+        long: bool = False,
+        asides: Mapping[str, Step] | None = None,
     ) -> None:
-        super().__init__(script, faults, api_key=api_key, branches=branches)
+        super().__init__(script, faults, api_key=api_key, branches=branches, long=long, asides=asides)
         self._cached: set[bytes] = set()
 
     def validate(self, headers: dict[str, str], body: bytes) -> list[str]:
@@ -328,6 +359,7 @@ class _Connection(BaseHTTPRequestHandler):
         if received.violations:
             self._respond(400, emit.error_body("invalid_request_error", "; ".join(received.violations)))
             return
+        owner.hold(received)
         owner.closing.wait(owner.step(received).delay_ms / 1000)
         trouble = owner.trouble(received)
         if trouble is None:

@@ -10,7 +10,15 @@ import pytest
 from muse.effect.model import anthropic, openai
 from muse.effect.model.scripted import Step
 from muse.event.conversation import TranscriptItem
-from muse.testing.validate import Conversations, anthropic_faults, marked_units, openai_faults, units_of
+from muse.testing.validate import (
+    Conversations,
+    Siblings,
+    anthropic_faults,
+    marked_units,
+    openai_faults,
+    steps_answered,
+    units_of,
+)
 from muse.testing.wire import AnthropicServer
 from tests.effect.model.samples import answered, request, resulted, said, use
 
@@ -176,6 +184,41 @@ def test_agents_with_the_same_first_words_are_branches(dialect: Any) -> None:
         assert seen.faults(dialect.build(request(ITEMS[0]))) == []
         assert seen.faults(dialect.build(request(*one))) == []
         assert seen.faults(dialect.build(request(*other))) == faults
+
+
+@pytest.mark.parametrize("dialect", [anthropic, openai])
+def test_what_leaks_from_a_sibling_is_found_and_what_is_delivered_is_none(dialect: Any) -> None:
+    seen = Siblings({"OPAL": ("main.1",), "JADE": ("main.1", "main")})
+    for agent in ("main.1", "main.2", "main"):
+        assert seen.faults(agent, dialect.build(request(said("go")))) == []
+    assert seen.faults("main.1", dialect.build(request(said("go"), answered(use("a")), resulted("a", "OPAL")))) == []
+    assert seen.faults("main", dialect.build(request(said("go"), answered(use("b")), resulted("b", "JADE")))) == []
+    (leak,) = seen.faults("main.2", dialect.build(request(said("go"), answered(use("c")), resulted("c", "an OPAL"))))
+    assert leak == "a request of main.2 holds OPAL, which is of main.1"
+    (aside,) = seen.faults("main", dialect.build(request(said("Sum up: OPAL"))), aside=True)
+    assert "main holds OPAL" in aside
+
+
+@pytest.mark.parametrize("dialect", [anthropic, openai])
+def test_each_agent_goes_on_from_its_own_last_request_or_from_a_compaction(dialect: Any) -> None:
+    seen = Siblings({})
+    grown = [said("go"), answered(use("a")), resulted("a")]
+    for agent in ("main.1", "main.2"):
+        assert seen.faults(agent, dialect.build(request(*grown))) == []
+    assert seen.faults("main.1", dialect.build(request(said("a summary"))), compacted=True) == []
+    assert seen.faults("main.2", dialect.build(request(said("a summary")))) == ["an earlier message of main.2 changed"]
+    assert seen.faults("main.1", dialect.build(request(said("a summary"), answered(use("b")), resulted("b")))) == []
+
+
+@pytest.mark.parametrize("dialect", [anthropic, openai])
+def test_the_step_of_a_script_is_known_also_where_the_first_ones_were_left_out(dialect: Any) -> None:
+    def steps(*items: TranscriptItem) -> int:
+        return steps_answered(json.loads(dialect.build(request(*items)))["messages"])
+
+    last = [answered(use("use_6_0"), use("use_6_1")), resulted("use_6_0"), resulted("use_6_1")]
+    assert steps(said("go")) == 0
+    assert steps(said("a summary"), *last) == 7
+    assert steps(said("go"), answered(use("a")), resulted("a")) == 1
 
 
 def test_marks_are_where_the_docstring_says() -> None:
