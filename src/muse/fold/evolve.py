@@ -15,6 +15,8 @@ from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import (
     KINDS,
     AgentContinued,
+    AgentFinished,
+    AgentMessaged,
     AgentPaused,
     AgentSpawned,
     AgentSteered,
@@ -38,6 +40,9 @@ from muse.event.kinds import (
     ProcessAdopted,
     ProcessReaped,
     ProcessStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    ResultDelivered,
     SessionClosed,
     SessionOpened,
     SessionRewound,
@@ -46,8 +51,9 @@ from muse.event.kinds import (
     ToolFinished,
     ToolStarted,
     UserPrompted,
+    WorktreePrepared,
 )  # fmt: skip
-from muse.fold import calls, imported, limits, turns
+from muse.fold import agents, calls, imported, limits, turns
 from muse.fold.state import Agent, PolicyStep, Process, Session, ToolRun, Undo, process_key, touch
 
 NOT_GONE_BY: Final = frozenset(
@@ -86,10 +92,11 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     handler = _HANDLERS.get(kind.body)
     if handler is None or not _can_be_folded(state, event):
         return set()
-    if undo is not None and event.type in FOR_ALL_AGENTS:
-        for agent_id in state.agents:
+    if undo is not None:
+        for agent_id in state.agents if event.type in FOR_ALL_AGENTS else agents.concerned(state, event):
             touch(undo, state, agent_id)
     woken = handler(state, event, event.body)
+    woken |= agents.settle(state, woken)
     for agent_id in woken:
         agent = state.agents.get(agent_id)
         if agent is not None and agent.turn:
@@ -160,26 +167,6 @@ def _closed(state: Session, event: Event, body: SessionClosed) -> set[str]:
     return set()
 
 
-def _spawned(state: Session, event: Event, body: AgentSpawned) -> set[str]:
-    names = set(body.tools)
-    limit = state.settings.model_calls_max if state.settings else 0
-    agent = Agent(
-        id=event.agent,
-        parent=body.parent,
-        system=body.system,
-        model=body.model,
-        tools=tuple(spec for spec in state.tools if spec.name in names),
-        cause=event.seq,
-        calls_max=limit,
-    )
-    state.agents[event.agent] = agent
-    if event.agent == "main":
-        for said in state.early:
-            turns.prompt(state, agent, said)
-        state.early = ()
-    return {event.agent}
-
-
 def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
     said = Said(seq=event.seq, text=body.text, source="prompt")
     state.prompts += 1
@@ -187,6 +174,8 @@ def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
     if agent is None:
         if event.agent == "main":
             state.early = (*state.early, said)
+        return {event.agent}
+    if agent.cancelled:
         return {event.agent}
     agent.cause = event.seq
     if state.imported:
@@ -198,25 +187,36 @@ def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
         agent.queue.insert(0, said)
         turns.cancel(state, agent, event.seq, "the user gave a new prompt instead")
         return {event.agent}
-    turns.prompt(state, agent, said)
-    return {event.agent}
+    return _told(state, agent, said)
 
 
 def _steered(state: Session, event: Event, body: AgentSteered) -> set[str]:
     agent = state.agents.get(event.agent)
-    if agent is None:
+    if agent is None or agent.cancelled:
         return set()
     agent.cause = event.seq
     said = Said(seq=event.seq, text=body.text, source="steer")
     if agent.turn:
         agent.steers.append(said)
-    else:
+        return {event.agent}
+    return _told(state, agent, said)
+
+
+def _told(state: Session, agent: Agent, said: Said) -> set[str]:
+    """A person's words begin a turn, or wait for one to end; a child that had finished goes on, and its parent waits
+    for it again."""
+    if agent.turn:
         turns.prompt(state, agent, said)
-    return {event.agent}
+        return {agent.id}
+    agents.revive(state, agent, said)
+    return {agent.id, *(one.id for one in agents.above(state, agent.id))}
 
 
 def _cancelled(state: Session, event: Event, body: CancelRequested) -> set[str]:
     agent = state.agents.get(event.agent)
+    if body.target == "prompt":
+        turns.take_back(state, agent, body.prompt, event.seq)
+        return {event.agent}
     if agent is None:
         return set()
     why = body.why or "the user cancelled it"
@@ -226,22 +226,7 @@ def _cancelled(state: Session, event: Event, body: CancelRequested) -> set[str]:
                 state.processes[key] = msgspec.structs.replace(process, ending=True)
         turns.cancel_call(state, agent, body.call, event.seq, why)
         return {event.agent}
-    if body.target in ("agent", "tree"):
-        agent.queue.clear()
-    turns.cancel(state, agent, event.seq, why)
-    return {event.agent}
-
-
-def _paused(state: Session, event: Event, body: AgentPaused) -> set[str]:
-    if agent := state.agents.get(event.agent):
-        agent.paused = True
-    return {event.agent}
-
-
-def _continued(state: Session, event: Event, body: AgentContinued) -> set[str]:
-    if agent := state.agents.get(event.agent):
-        agent.paused, agent.cause = False, event.seq
-    return {event.agent}
+    return agents.cancelled(state, agent, body, event.seq)
 
 
 def _tool_started(state: Session, event: Event, body: ToolStarted) -> set[str]:
@@ -255,6 +240,9 @@ def _tool_started(state: Session, event: Event, body: ToolStarted) -> set[str]:
         event.seq,
     )
     run.recovery, run.observed, run.allowed_by = body.recovery, body.observed, body.allowed_by
+    run.agents = len(state.agents)
+    if body.recovery == "reconcilable" and body.observed.path:
+        state.edits[_edited(state, run)] = run.key
     state.tree = body.observed.tree or state.tree
     return {event.agent}
 
@@ -268,8 +256,24 @@ def _tool_finished(state: Session, event: Event, body: ToolFinished) -> set[str]
     agent.steps += 1
     text = body.text
     assert isinstance(text, str) or state.imported, "the text that a model reads is bounded and stands in the body"
+    woken = _released(state, agent, run)
     turns.finish(state, agent, run, text if isinstance(text, str) else "", error=body.status != "ok")
-    return {event.agent}
+    return woken
+
+
+def _edited(state: Session, run: ToolRun) -> str:
+    """Names the file that a run writes to."""
+    return f"{agents.root(state, run.key.partition('/')[0])}\0{run.observed.path}"
+
+
+def _released(state: Session, agent: Agent, run: ToolRun) -> set[str]:
+    """The file that a run wrote to is free again. Returns the agents that may have waited for it, and its own."""
+    path = _edited(state, run) if run.observed.path else ""
+    if state.edits.get(path) != run.key:
+        return {agent.id}
+    del state.edits[path]
+    home = agents.home(state, agent.id)
+    return {agent.id, *(one for one in state.active if state.agents[one].batch and agents.home(state, one) == home)}
 
 
 def _files_changed(state: Session, event: Event, body: FilesChanged) -> set[str]:
@@ -390,8 +394,10 @@ def _reconciled(state: Session, event: Event, body: EffectReconciled) -> set[str
         run.phase, run.epoch = "running", event.epoch
     elif body.verdict in ("not_done", "retried"):
         run.phase = "retry"
+        woken = _released(state, agent, run)
         if run.cancelling:
             turns.finish(state, agent, run, turns.NEVER_STARTED.format(why="it was cancelled"), error=True)
+        return woken
     else:
         run.phase = "settling"
     return {event.agent}
@@ -454,8 +460,10 @@ def _rewound(state: Session, event: Event, body: SessionRewound) -> set[str]:
 
 
 _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
-    SessionOpened: _opened, SessionClosed: _closed, AgentSpawned: _spawned, UserPrompted: _prompted,
-    AgentSteered: _steered, CancelRequested: _cancelled, AgentPaused: _paused, AgentContinued: _continued,
+    AgentFinished: agents.finished, AgentMessaged: agents.messaged, ResultDelivered: agents.delivered,
+    QuestionAsked: agents.asked, QuestionAnswered: agents.answered, WorktreePrepared: agents.prepared,
+    SessionOpened: _opened, SessionClosed: _closed, AgentSpawned: agents.spawned, UserPrompted: _prompted,
+    AgentSteered: _steered, CancelRequested: _cancelled, AgentPaused: agents.paused, AgentContinued: agents.continued,
     ModelRequested: calls.model_requested, ModelResponded: calls.model_responded, ModelFailed: calls.model_failed,
     ModelChanged: calls.model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
     FilesChanged: _files_changed, FilesUnknown: _files_unknown, ApprovalRequested: _approval_requested,

@@ -36,6 +36,8 @@ def timer_fired(state: Session, event: Event, body: TimerFired) -> set[str]:
     agent = state.agents.get(event.agent)
     if what == "approval" and (run := state.run(key)) is not None and run.phase == "asked":
         run.timed_out, run.cause = True, event.seq
+    elif what in ("wait", "question") and (run := state.run(key)) is not None and run.phase != "done":
+        run.timed_out, run.cause = True, event.seq
     elif what == "retry" and agent and agent.call and agent.call.key == key and agent.call.phase == "failed":
         agent.call.phase, agent.call.cause = "retry", event.seq
     return {event.agent}

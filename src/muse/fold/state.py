@@ -19,8 +19,9 @@ ModelPhase = Literal["running", "doubted", "settling", "failed", "retry"]
 
 
 class ModelCall(msgspec.Struct, kw_only=True):
-    """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch.
-    `retry_until` is the date until which the provider wants no request: the agent is parked."""
+    """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch,
+    `ref` the model that was asked. `retry_until` is the date until which the provider wants no request: the agent is
+    parked."""
 
     key: str
     phase: ModelPhase
@@ -35,12 +36,14 @@ class ModelCall(msgspec.Struct, kw_only=True):
     retry_until: str = ""
     jitter_permille: int = 0
     cancelling: bool = False
+    ref: ModelRef | None = None
     purpose: Literal["turn", "summary"] = "turn"
 
 
 class ToolRun(msgspec.Struct, kw_only=True):
     """One tool use of the last response: from the model's words to its one result. `children` are the agents that it
-    spawned; `question` is the seq of the question that it asked, `answer` that of what answered it."""
+    spawned; `question` is the seq of the question that it asked, `answer` that of what answered it;
+    `agents` says how many agents there were when it was started."""
 
     key: str
     use: str
@@ -66,6 +69,7 @@ class ToolRun(msgspec.Struct, kw_only=True):
     question: int = 0
     answer: int = 0
     answer_text: str = ""
+    agents: int = 0
 
 
 class Agent(msgspec.Struct, kw_only=True):
@@ -76,13 +80,14 @@ class Agent(msgspec.Struct, kw_only=True):
     `finished` is the seq of its `agent.finished`, `result` what that says, `undelivered` its own children whose
     results it has not been given. `ref` is the model it asks (None: the session's), `fallback` how many fallbacks it
     has gone through. `context_tokens` is the size of the last request as the provider counted it with its answer,
-    `added_bytes` what the transcript got since; `summary` what is to replace the start of it. `usage_below` counts
-    the agent and all below it.
+    `added_bytes` what the transcript got since; `summary` what is to replace the start of it. `usage_below`,
+    `answered_below`, `turns_below` and `elapsed_below` count the agent and all below it.
     """
 
     id: str
     parent: str = ""
     depth: int = 0
+    spawned: int = 0
     spawned_by: str = ""
     index: int = 0
     name: str = ""
@@ -110,8 +115,11 @@ class Agent(msgspec.Struct, kw_only=True):
     summary_upto: int = 0
     usage_below: Usage = Usage()
     answered: int = 0
+    answered_below: int = 0
     turns: int = 0
+    turns_below: int = 0
     elapsed_seconds: int = 0
+    elapsed_below: int = 0
     changed: dict[str, str] = {}
     system: str = ""
     model: str = ""

@@ -3,7 +3,7 @@
 The texts that the model is told stand here, because they are part of the transcript and so of every later request.
 """
 
-from muse.event.conversation import Resulted, Said
+from muse.event.conversation import Answered, Resulted, Said
 from muse.event.kinds import ApprovalDecided
 from muse.fold.state import Agent, Session, ToolRun
 
@@ -23,7 +23,7 @@ def prompt(state: Session, agent: Agent, said: Said) -> None:
         return
     agent.call = None
     agent.items.append(said)
-    _begin(agent, said.seq)
+    begin(agent, said.seq)
 
 
 def moved(agent: Agent, seq: int, before: str, now: str) -> None:
@@ -48,7 +48,9 @@ def finish(state: Session, agent: Agent, run: ToolRun, text: str, *, error: bool
     """A tool use has its one result. When all of the batch have, they enter the transcript in the order of the uses."""
     run.phase, run.text, run.error = "done", text, error
     state.approvals.pop(run.request, None)
-    state.timers.pop(f"approval:{run.key}", None)
+    for what in ("approval", "question", "wait"):
+        state.timers.pop(f"{what}:{run.key}", None)
+    state.questions.pop(run.question, None)
     if any(other.phase != "done" for other in agent.batch):
         return
     agent.items.extend(
@@ -105,6 +107,22 @@ def cancel(state: Session, agent: Agent, seq: int, why: str) -> None:
     drop(state, agent, why)
 
 
+def take_back(state: Session, agent: Agent | None, prompt: int, seq: int) -> None:
+    """A person takes back the words that they said at `prompt`, as long as they wait: queued, or to join the running
+    turn. Nothing else changes; words that came too late to be taken back stay."""
+    if agent is None:
+        state.early = tuple(said for said in state.early if said.seq != prompt)
+        return
+    if not any(said.seq == prompt and said.source != "notice" for said in (*agent.queue, *agent.steers)):
+        return
+    agent.queue[:] = [said for said in agent.queue if said.seq != prompt]
+    agent.steers[:] = [said for said in agent.steers if said.seq != prompt]
+    waits = agent.call is not None or agent.batch or agent.ending or agent.steers
+    if agent.turn and not waits and agent.items and isinstance(agent.items[-1], Answered):
+        agent.cause = seq  # the turn was over but for these words
+        end(agent, "done", "")
+
+
 def interrupted(agent: Agent, seq: int, partial: str) -> None:
     """A model call was stopped: the turn ends, and the next request says so."""
     agent.cause = seq
@@ -127,10 +145,11 @@ def end(agent: Agent, outcome: str, reason: str, partial: str = "") -> None:
     if agent.queue:
         said = agent.queue.pop(0)
         agent.items.append(said)
-        _begin(agent, said.seq)
+        begin(agent, said.seq)
 
 
-def _begin(agent: Agent, seq: int) -> None:
+def begin(agent: Agent, seq: int) -> None:
+    """A turn of the agent begins with event `seq`."""
     agent.turn, agent.outcome, agent.reason, agent.ending, agent.cause = True, "", "", "", seq
     agent.calls_in_turn = 0
 
