@@ -337,9 +337,12 @@ def _count_body(totals: Totals, event: Event) -> None:
         case ApprovalDecided():
             totals.open.pop(body.request, None)
         case CancelRequested():
-            if body.target != "call":  # after a close that of a call ends what it left running, not the session's rest
+            if body.target not in (
+                "call",
+                "prompt",
+            ):  # after a close that of a call ends what it left running, not the session's rest
                 totals.outcome = ""
-            _settle(totals, lambda call: call == body.call if body.call else call.partition("/")[0] == event.agent)
+            _settle(totals, lambda call: _ended_by(event.agent, body, call))
         case SessionForked():
             totals.parents = (*totals.parents, body.parent)
         case LogImported() if session := _session_named(body.source):
@@ -353,6 +356,13 @@ def _session_named(source: str) -> str:
     of a log go into the cache."""
     name = source.rpartition("/")[2].removesuffix(".muse")
     return name if SESSION_ID.fullmatch(name) else ""
+
+
+def _ended_by(agent: str, cancel: CancelRequested, call: str) -> bool:
+    """Whether a cancel in an agent's lane ends a call; one that takes words back ends nothing."""
+    lane = call.partition("/")[0]
+    below = cancel.target == "tree" and lane.startswith(f"{agent}.")
+    return call == cancel.call if cancel.call else cancel.target != "prompt" and (lane == agent or below)
 
 
 def _settle(totals: Totals, ended: Callable[[str], bool]) -> None:

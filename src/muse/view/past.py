@@ -43,7 +43,7 @@ class Past(timeline.Context):
     busy: bool = False
     steered: bool = False
     ending: bool = False
-    waiting: int = 0
+    waiting: list[int] = msgspec.field(default_factory=list)
     running: set[str] = msgspec.field(default_factory=set)
 
     def passed_by(self, event: Event) -> Passed | None:
@@ -85,7 +85,7 @@ def learn(past: Past, event: Event) -> None:
             if (call := past.decided.pop(body.command, "")) and past.passed[call].seq == body.command:
                 del past.passed[call]
     if event.agent == "main":
-        _learn_turn(past, body)
+        _learn_turn(past, event.seq, body)
 
 
 def _learn_uses(past: Past, body: kinds.ModelResponded) -> None:
@@ -119,14 +119,17 @@ def _decision(event: Event, body: kinds.ApprovalDecided) -> Passed:
 _RESULTS: Final = kinds.ModelResponded | kinds.ModelFailed | kinds.ToolFinished
 
 
-def _learn_turn(past: Past, body: object) -> None:
+def _learn_turn(past: Past, seq: int, body: object) -> None:
     """A prompt begins a turn; one that comes while main is busy begins the next. A cancelled turn is over when what
     ran in it has ended."""
     match body:
         case kinds.UserPrompted() | kinds.AgentSteered():
-            _spoken(past, "steer" if isinstance(body, kinds.AgentSteered) else body.delivery)
-        case kinds.CancelRequested() if body.target != "call":
-            past.ending = past.busy
+            _spoken(past, seq, "steer" if isinstance(body, kinds.AgentSteered) else body.delivery)
+        case kinds.ResultDelivered():  # it joins the running turn, or begins one
+            _spoken(past, seq, "steer")
+        case kinds.CancelRequested():
+            past.ending = past.ending or (past.busy and body.target not in ("call", "prompt"))
+            past.waiting = [one for one in past.waiting if one != body.prompt]
         case kinds.ModelRequested() | kinds.ToolStarted():
             past.busy, past.steered = True, past.steered and isinstance(body, kinds.ToolStarted)
             past.running.add(body.call)
@@ -141,17 +144,17 @@ def _learn_turn(past: Past, body: object) -> None:
     if past.ending and not past.running:
         past.busy = past.ending = past.steered = False
         if past.waiting:
-            past.waiting -= 1
+            del past.waiting[0]
             past.turn, past.busy = past.turn + 1, True
 
 
-def _spoken(past: Past, delivery: str) -> None:
+def _spoken(past: Past, seq: int, delivery: str) -> None:
     if not past.busy:
         past.turn, past.busy = past.turn + 1, True
     elif delivery == "steer":
         past.steered = True
     else:
-        past.waiting += 1
+        past.waiting.insert(0 if delivery == "replace" else len(past.waiting), seq)
         past.ending = past.ending or delivery == "replace"
 
 

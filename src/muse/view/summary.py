@@ -19,6 +19,7 @@ from muse.view.visible import command_line, headline, middle, one_line
 
 Severity = Literal["quiet", "normal", "good", "bad", "attention"]
 FILES_NAMED_MAX = 4
+TREE = "the agent and all below it"
 BRIEF_CHARACTERS = 160
 WORKSPACE_COLUMNS = 23
 """How much of a workspace's path stands in a row; `show` has it whole."""
@@ -193,18 +194,30 @@ def _answered(body: kinds.QuestionAnswered, event: Event, tool: str, title: str)
     return Said("›", "answer", f"to #{body.question}: {headline(body.text)}", "attention")
 
 
+def cancel_target(body: kinds.CancelRequested) -> str:
+    """What is to end, in words; of a call only that it is one."""
+    what = {"turn": "the turn", "agent": "the agent", "tree": TREE, "call": "the call"}
+    return f"the prompt #{body.prompt}, which waits" if body.target == "prompt" else what[body.target]
+
+
+def cancelled_by(body: kinds.CancelRequested) -> str:
+    """Who wants it: a person, or an agent by a call of its."""
+    return brief(body.by) if body.by else who(body.origin)
+
+
 def _cancel(body: kinds.CancelRequested, event: Event, tool: str, title: str) -> Said:
-    what = {"turn": "the turn", "agent": "the agent", "tree": "the agent and all below it"}
-    target = brief(f"{tool} {title}") or "the call" if body.target == "call" else what[body.target]
-    return Said("■", "cancel", f"{target}{_because(body.why)}  by {who(body.origin)}", "attention")
+    target = (brief(f"{tool} {title}".strip()) if body.target == "call" else "") or cancel_target(body)
+    return Said("■", "cancel", f"{target}{_because(body.why)}  by {cancelled_by(body)}", "attention")
 
 
 def _paused(body: kinds.AgentPaused, event: Event, tool: str, title: str) -> Said:
-    return Said("■", "pause", f"nothing new starts{_because(body.why)}", "attention")
+    where = f" in {TREE}" if body.target == "tree" else ""
+    return Said("■", "pause", f"nothing new starts{where}{_because(body.why)}", "attention")
 
 
 def _continued(body: kinds.AgentContinued, event: Event, tool: str, title: str) -> Said:
-    return Said("▶", "continue", "goes on after the pause")
+    goes = f"{TREE} go on" if body.target == "tree" else "goes on"
+    return Said("▶", "continue", f"{goes} after the pause")
 
 
 def _rewound(body: kinds.SessionRewound, event: Event, tool: str, title: str) -> Said:
@@ -223,7 +236,24 @@ def _spawned(body: kinds.AgentSpawned, event: Event, tool: str, title: str) -> S
     parent = f" for {brief(body.parent)}" if body.parent else ""
     task = f": {headline(body.task)}" if body.task else ""
     tools = f", {plural(len(body.tools), 'tool')}" if body.tools or event.epoch else ""
-    return Said("+", "agent", f"{event.agent} begins{parent}{tools}{task}", "quiet")
+    called = f" {called_words(body.name, body.role)}".rstrip()
+    return Said("+", "agent", f"{event.agent}{called} begins{parent}{tools}{spawn_words(body)}{task}", "quiet")
+
+
+def called_words(name: str, role: str) -> str:
+    """How an agent is called beside its id: `cart`, `cart (reviewer)`, `(reviewer)`, ""."""
+    return f"{brief(name)} ({brief(role)})".strip() if role and role != name else brief(name)
+
+
+def spawn_words(body: kinds.AgentSpawned) -> str:
+    """What makes a child another one than most: `, in the background, in a working tree of its own, mode plan`."""
+    parts = [
+        "in the background" if body.background else "",
+        "in a working tree of its own" if body.isolation == "worktree" else "",
+        f"mode {brief(body.mode)}" if body.mode and body.parent else "",
+        f"model {brief(body.model)}" if body.model and body.parent else "",
+    ]
+    return "".join(f", {part}" for part in parts if part)
 
 
 def _messaged(body: kinds.AgentMessaged, event: Event, tool: str, title: str) -> Said:
@@ -231,7 +261,9 @@ def _messaged(body: kinds.AgentMessaged, event: Event, tool: str, title: str) ->
 
 
 def _delivered(body: kinds.ResultDelivered, event: Event, tool: str, title: str) -> Said:
-    return Said("→", "result", f"of {brief(body.child)}: {headline(body.text)}")
+    ended = f", {_ENDS[body.outcome][1]}" if body.outcome else ""
+    severity: Severity = "bad" if body.outcome == "failed" else "normal"
+    return Said("→", "result", f"of {brief(body.child)}{ended}: {headline(body.text)}", severity)
 
 
 def _finished_agent(body: kinds.AgentFinished, event: Event, tool: str, title: str) -> Said:
@@ -244,7 +276,8 @@ def _finished_agent(body: kinds.AgentFinished, event: Event, tool: str, title: s
 
 def _requested(body: kinds.ModelRequested, event: Event, tool: str, title: str) -> Said:
     asked = brief(f"asks {body.provider}/{body.model}")
-    return Said("…", "model", f"{asked}  {size(body.request_bytes)}{_attempt(body.attempt)}", "quiet")
+    summary = " for a summary" if body.purpose == "summary" else ""
+    return Said("…", "model", f"{asked}{summary}  {size(body.request_bytes)}{_attempt(body.attempt)}", "quiet")
 
 
 def _responded(body: kinds.ModelResponded, event: Event, tool: str, title: str) -> Said:
@@ -267,15 +300,21 @@ def _failed(body: kinds.ModelFailed, event: Event, tool: str, title: str) -> Sai
         return Said("■", "model", "the request was cancelled", "attention", timed=True)
     status = f" ({body.status})" if body.status else ""
     words = body.failure.replace("_", " ")
-    return Said("✗", "model", f"{words}{status}{_because(body.message)}{_attempt(body.attempt)}", "bad", timed=True)
+    until = f"  not before {brief(body.retry_until)}" if body.retry_until else ""
+    said = f"{words}{status}{_because(body.message)}{until}{_attempt(body.attempt)}"
+    return Said("✗", "model", said, "bad", timed=True)
 
 
 def _model_changed(body: kinds.ModelChanged, event: Event, tool: str, title: str) -> Said:
-    return Said("·", "model", brief(f"from now on {body.provider}/{body.model}"), "attention")
+    back = "falls back: " if body.reason == "fallback" else ""
+    return Said("·", "model", brief(f"{back}from now on {body.provider}/{body.model}"), "attention")
 
 
 def _compacted(body: kinds.ContextCompacted, event: Event, tool: str, title: str) -> Said:
-    words = f"#{body.first} to #{body.last} are now told in short ({brief(body.method)}): {headline(body.text)}"
+    sizes = f", {size(body.bytes_before)} → {size(body.bytes_after)}" if body.bytes_before else ""
+    if body.method == "results":
+        return Said("⇲", "context", f"{plural(len(body.calls), 'result')} up to #{body.last} left out of it{sizes}")
+    words = f"#{body.first} to #{body.last} are now told in short ({brief(body.method)}{sizes}): {headline(body.text)}"
     return Said("⇲", "context", words)
 
 
@@ -376,28 +415,42 @@ def _policy(body: kinds.PolicyChanged, event: Event, tool: str, title: str) -> S
 
 
 def _budget_reached(body: kinds.BudgetReached, event: Event, tool: str, title: str) -> Said:
-    return Said("✗", "limit", f"{brief(body.limit).replace('_', ' ')} reached {body.value:,}", "bad")
+    return Said("✗", "limit", f"{limit_words(body.limit, body.value, 'reached')}{_SCOPES[body.scope]}", "bad")
 
 
 def _budget_raised(body: kinds.BudgetRaised, event: Event, tool: str, title: str) -> Said:
-    raised = f"{brief(body.limit).replace('_', ' ')} raised to {body.value:,}"
-    return Said("›", "limit", f"{raised}  by {who(body.origin)}", "attention")
+    raised = limit_words(body.limit, body.value, "raised to")
+    return Said("›", "limit", f"{raised}{_SCOPES[body.scope]}  by {who(body.origin)}", "attention")
+
+
+def limit_words(limit: str, value: int, what: str) -> str:
+    """`tokens reached 12,000`, `cost raised to $2.00`."""
+    if limit == "cost_microusd":
+        return f"cost {what} {money(value)}"
+    return f"{brief(limit).replace('_', ' ')} {what} {value:,}"
+
+
+_SCOPES = {"agent": "", "session": ", of the session", "tree": f", of {TREE}"}
 
 
 def _timer_set(body: kinds.TimerSet, event: Event, tool: str, title: str) -> Said:
     what, _, key = body.key.partition(":")
     length = f"until {brief(body.until)}" if body.until else duration(body.duration_ms)
-    words = {"retry": f"asks again in {length}", "approval": f"waits {length} for an answer"}
-    if body.until:
-        words = {"retry": f"asks again: waits {length}", "approval": f"waits {length} for an answer"}
+    words = {
+        "retry": f"parked {length}: the provider wants no request before" if body.until else f"asks again in {length}",
+        "approval": f"waits {length} for an answer",
+        "question": f"waits {length} for an answer",
+        "wait": f"waits {length} for agents",
+    }
     return Said("…", "wait", words.get(what, f"{brief(body.key)} {length}") + _for(words, what, key), "quiet")
 
 
 def _timer_fired(body: kinds.TimerFired, event: Event, tool: str, title: str) -> Said:
     what, _, key = body.key.partition(":")
-    words = {"retry": "the wait is over", "approval": "nobody answered in time"}
+    late = "nobody answered in time"
+    words = {"retry": "the wait is over", "approval": late, "question": late, "wait": "waited long enough for agents"}
     said = words.get(what, f"{brief(body.key)} is over") + _for(words, what, key)
-    return Said("·", "wait", said, "attention" if what == "approval" else "quiet")
+    return Said("·", "wait", said, "attention" if what in ("approval", "question") else "quiet")
 
 
 def _for(words: dict[str, str], what: str, key: str) -> str:
@@ -425,12 +478,17 @@ def _files_unknown(body: kinds.FilesUnknown, event: Event, tool: str, title: str
 
 
 def _worktree_prepared(body: kinds.WorktreePrepared, event: Event, tool: str, title: str) -> Said:
-    return Said("+", "worktree", brief(f"{body.path} from {body.base}"))
+    if body.error:
+        return Said("✗", "worktree", f"there is none{_because(body.error)}", "bad")
+    base = f"from {brief(body.base[:8])}" if body.base else "a copy"
+    return Said("+", "worktree", f"{brief(body.path)} {base}")
 
 
 def _worktree_removed(body: kinds.WorktreeRemoved, event: Event, tool: str, title: str) -> Said:
-    left = f"; left there: {_some([brief(path) for path in body.left])}" if body.left else ""
-    return Said("·", "worktree", f"{brief(body.path)} is gone{left}")
+    if not body.left:
+        return Said("·", "worktree", f"{brief(body.path)} is gone{_because(body.why)}")
+    left = _some([brief(path) for path in body.left])
+    return Said("·", "worktree", f"{brief(body.path)} is kept for {left}{_because(body.why)}", "attention")
 
 
 def _restored(body: kinds.WorkspaceRestored, event: Event, tool: str, title: str) -> Said:
