@@ -10,6 +10,8 @@ from itertools import chain
 import msgspec
 
 from muse.event.conversation import ModelRequest
+from muse.fold.models import model_ref
+from muse.fold.models import ref_of as ref_of
 from muse.fold.state import Agent, Session
 
 RULES_VERSION = 2
@@ -78,10 +80,11 @@ def next_request(state: Session, agent: Agent, rules: Rules) -> Built:
     """The request that the agent's next model call sends, steers included."""
     settings = state.settings
     assert settings is not None
-    builder = rules.builders[settings.dialect]
+    ref = model_ref(state, agent)
+    builder = rules.builders[ref.dialect]
     items = tuple(chain(agent.items, agent.steers))
     request = ModelRequest(
-        model=agent.model or settings.model,
+        model=ref.model,
         system=agent.system,
         tools=agent.tools,
         items=items,

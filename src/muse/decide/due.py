@@ -26,6 +26,7 @@ from muse.event.kinds import (
     TimerSet,
     ToolStarted,
 )  # fmt: skip
+from muse.fold.models import model_ref
 from muse.fold.state import Agent, ModelCall, Session, ToolRun
 
 RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeout", "cut", "garbage"})
@@ -175,12 +176,12 @@ def _model(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
 
 def _request(state: Session, agent: Agent, rules: Rules, key: str, attempt: int, cause: int) -> Due:
     assert state.settings is not None
-    built = next_request(state, agent, rules)
+    built, ref = next_request(state, agent, rules), model_ref(state, agent)
     body = ModelRequested(
         call=key,
         attempt=attempt,
-        provider=state.settings.provider,
-        model=agent.model or state.settings.model,
+        provider=ref.provider,
+        model=ref.model,
         builder=built.builder,
         items=built.items,
         request_sha256=built.sha256,

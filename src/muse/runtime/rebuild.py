@@ -47,7 +47,7 @@ def _rebuilt(state: Session, event: Event, body: ModelRequested, rules: Rules) -
     settings, agent = state.settings, state.agents.get(event.agent)
     if settings is None or agent is None:
         return False
-    if not has_builder(state, body.builder, rules):
+    if not has_builder(state, event.agent, body.builder, rules):
         return None
     try:
         built = next_request(state, agent, rules)

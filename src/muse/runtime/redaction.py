@@ -29,6 +29,7 @@ from muse.event.kinds import KINDS, ModelRequested
 from muse.event.leaves import BLOB, INTEGER, STRING, Leaf, leaves
 from muse.event.needles import Needles, Place, named_in
 from muse.fold.evolve import evolve
+from muse.fold.models import model_ref
 from muse.fold.state import Session
 from muse.log.protocol import Log, Stored
 from muse.runtime.check.story import BROKEN
@@ -291,8 +292,8 @@ def _in_requests(log: Log, rules: Rules, needles: Needles, wanted: set[int], fou
 
 
 def _sent(state: Session, agent_id: str, rules: Rules, needles: Needles) -> bool:
-    settings, agent = state.settings, state.agents.get(agent_id)
-    if settings is None or agent is None or settings.dialect not in rules.builders:
+    agent = state.agents.get(agent_id)
+    if state.settings is None or agent is None or model_ref(state, agent).dialect not in rules.builders:
         return True
     try:
         return needles.is_in(next_request(state, agent, rules).body)

@@ -65,7 +65,7 @@ def built_again(state: Session, agent: str, asked: ModelRequested, rules: Rules)
     lane = state.agents.get(agent)
     if state.settings is None or lane is None:
         return f"nothing before it says what {agent} was told"
-    if not has_builder(state, asked.builder, rules):
+    if not has_builder(state, agent, asked.builder, rules):
         names = ", ".join(sorted(one.name for one in rules.builders.values()))
         return f"it was built by {asked.builder}, and this build has {names}"
     return next_request(state, lane, rules)

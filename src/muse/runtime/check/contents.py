@@ -5,7 +5,7 @@ Each blob is read at most once (of those named often), in chunks. This module mu
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -15,11 +15,12 @@ from muse.decide.paths import named_path
 from muse.effect.protocol import ModelFailure
 from muse.errors import Damaged, Incomplete
 from muse.event.codec import BlobRef
-from muse.event.content import Observed
+from muse.event.content import Observed, Usage
 from muse.event.conversation import Answered
 from muse.event.envelope import Event
 from muse.event.kinds import ModelFailed, ModelResponded, ToolFinished, ToolStarted
 from muse.event.text import clean
+from muse.fold.models import priced, session_ref
 from muse.fold.state import Session
 from muse.runtime.check.decoders import Decoded, decoded
 from muse.runtime.check.differences import bodies, one
@@ -151,20 +152,22 @@ class Contents:
             return
         raw = self._log.get_blob(body.raw.blob)
         status = body.status if isinstance(body, ModelFailed) else 0
-        found = decoded(settings.dialect, raw, status, lambda: sum(isinstance(x, Answered) for x in agent.items))
+        asked = agent.call.ref if agent.call is not None and agent.call.ref is not None else session_ref(settings)
+        found = decoded(asked.dialect, raw, status, lambda: sum(isinstance(x, Answered) for x in agent.items))
         if found is None:
             self.undecoded.append(event.seq)
         elif isinstance(body, ModelResponded):
-            self._responded(event, body, found)
+            self._responded(event, body, found, lambda usage: priced(settings, asked, usage))
         else:
             _require_told(body, found)
             self.answers += 1
 
-    def _responded(self, event: Event, body: ModelResponded, found: Decoded) -> None:
+    def _responded(self, event: Event, body: ModelResponded, found: Decoded, price: Callable[[Usage], Usage]) -> None:
         if found.answer is None:
             told = found.failures[-1].failure if found.failures else "no answer"
             raise Diverged("decoding", f"the raw bytes of {body.call} hold no whole answer", told, one(body))
         again = msgspec.structs.replace(body, **found.answer)
+        again = msgspec.structs.replace(again, usage=price(again.usage))
         if again == body:
             self.answers += 1
         elif MASKED.search(body.model + "".join(block.text + block.args + block.raw for block in body.blocks)):

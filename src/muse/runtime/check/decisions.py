@@ -16,6 +16,7 @@ from muse.decide.due import due, spec_of
 from muse.event.content import Observed
 from muse.event.envelope import Event
 from muse.event.kinds import KINDS, ApprovalDecided, ModelRequested, ToolStarted
+from muse.fold.models import model_ref
 from muse.fold.state import Session
 from muse.runtime.check.differences import bodies, one
 from muse.runtime.check.report import Diverged
@@ -37,10 +38,12 @@ def is_decision(event: Event) -> bool:
     return kind is not None and kind.origin == "decision"
 
 
-def has_builder(state: Session, name: str, rules: Rules) -> bool:
-    """Whether the bytes of a request by this builder can be built here."""
-    dialect = state.settings.dialect if state.settings else ""
-    builder = rules.builders.get(dialect)
+def has_builder(state: Session, agent_id: str, name: str, rules: Rules) -> bool:
+    """Whether the bytes of this agent's next request can be built here, by this builder."""
+    agent = state.agents.get(agent_id)
+    if state.settings is None or agent is None:
+        return False
+    builder = rules.builders.get(model_ref(state, agent).dialect)
     return builder is not None and builder.name == name
 
 
@@ -50,8 +53,8 @@ def check(state: Session, event: Event, rules: Rules) -> None:
     body = event.body
     if isinstance(body, ToolStarted):
         body = msgspec.structs.replace(body, observed=Observed())
-    if isinstance(body, ModelRequested) and not has_builder(state, body.builder, rules):
-        rules = _with_stand_in(state, body.builder, rules)
+    if isinstance(body, ModelRequested) and not has_builder(state, event.agent, body.builder, rules):
+        rules = _with_stand_in(state, event.agent, rules, body.builder)
         body = msgspec.structs.replace(body, request_bytes=0, request_sha256=STAND_IN_SHA256)
     found = _due(state, {event.agent}, rules)
     if any((one.agent, one.cause) == (event.agent, event.cause) and one.body == body for one in found):
@@ -76,9 +79,11 @@ def name_of(one: Due) -> str:
 
 
 def _due(state: Session, agents: Iterable[str], rules: Rules) -> list[Due]:
-    known = state.settings is None or state.settings.dialect in rules.builders
+    agents = list(agents)
+    for agent_id in agents:
+        rules = _with_stand_in(state, agent_id, rules)
     try:
-        return due(state, agents, rules if known else _with_stand_in(state, "", rules))
+        return due(state, agents, rules)
     except BROKEN as error:
         raise Diverged("impossible", f"nothing can be decided from this state: {error}") from error
 
@@ -87,9 +92,15 @@ STAND_IN_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b
 """SHA-256 of no bytes."""
 
 
-def _with_stand_in(state: Session, name: str, rules: Rules) -> Rules:
-    assert state.settings is not None, "a request before the first opening"
-    builders = {**rules.builders, state.settings.dialect: Builder(name, lambda request: b"")}
+def _with_stand_in(state: Session, agent_id: str, rules: Rules, name: str = "") -> Rules:
+    """The rules with a builder for this agent's dialect: with a `name` that one, else one only where there is none."""
+    agent = state.agents.get(agent_id)
+    if state.settings is None or agent is None:
+        return rules
+    dialect = model_ref(state, agent).dialect
+    if dialect in rules.builders and not name:
+        return rules
+    builders = {**rules.builders, dialect: Builder(name, lambda request: b"")}
     return msgspec.structs.replace(rules, builders=builders)
 
 

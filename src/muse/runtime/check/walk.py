@@ -92,7 +92,9 @@ class _Walk:
         if decisions.is_decision(event):
             decisions.check(state, event, self._rules)
             self._decisions[event.type] += 1
-            if isinstance(body, ModelRequested) and decisions.has_builder(state, body.builder, self._rules):
+            if isinstance(body, ModelRequested) and decisions.has_builder(
+                state, event.agent, body.builder, self._rules
+            ):
                 self._requests += 1
             elif isinstance(body, ModelRequested):
                 why = f"the bytes of requests by {body.builder}, a builder that this build does not have"

@@ -1,0 +1,61 @@
+"""Which model an agent asks, and what is known of it. Pure, from settings and state; must not know how one is asked."""
+
+from pathlib import PurePosixPath
+
+import msgspec
+
+from muse.event.content import ModelFacts, ModelRef, Settings, Usage
+from muse.fold.state import Agent, Session
+
+
+def session_ref(settings: Settings) -> ModelRef:
+    """The session's own model."""
+    return ModelRef(provider=settings.provider, dialect=settings.dialect, model=settings.model)
+
+
+def ref_of(state: Session, text: str) -> ModelRef | None:
+    """The model that `text` names: `provider/name`, or a bare name of the session's provider; None where the session
+    reaches no such provider. "" is the session's own model."""
+    settings = state.settings
+    if settings is None:
+        return None
+    own = session_ref(settings)
+    if not text or text == own.name:
+        return own
+    known = {one.provider: one.dialect for one in (*settings.models, *settings.fallbacks, own)}
+    provider, slash, name = text.partition("/")
+    if slash and name and provider in known:
+        return _ref(settings, provider, known[provider], name)
+    return None if slash else _ref(settings, own.provider, own.dialect, text)
+
+
+def _ref(settings: Settings, provider: str, dialect: str, name: str) -> ModelRef:
+    """A script is a file: its path is taken from the folder of the session's own."""
+    if dialect == "scripted" and settings.dialect == dialect:
+        name = str(PurePosixPath(settings.model).parent / name)
+    return ModelRef(provider=provider, dialect=dialect, model=name)
+
+
+def model_ref(state: Session, agent: Agent) -> ModelRef:
+    """The model that the agent's next request goes to."""
+    assert state.settings is not None, "a model before the first opening"
+    return agent.ref or ref_of(state, agent.model) or session_ref(state.settings)
+
+
+def facts_of(settings: Settings, ref: ModelRef) -> ModelFacts:
+    """What the session knows of a model; of one that it knows nothing of, that."""
+    return next((one for one in settings.facts if one.name == ref.name), ModelFacts(name=ref.name))
+
+
+def priced(settings: Settings, ref: ModelRef, usage: Usage) -> Usage:
+    """The usage with its cost, rounded up to a millionth of a dollar: the provider's own, else by the known prices."""
+    facts = facts_of(settings, ref)
+    spent = (
+        usage.input * facts.input_microusd
+        + usage.output * facts.output_microusd
+        + usage.cache_read * facts.cache_read_microusd
+        + usage.cache_write * facts.cache_write_microusd
+    )
+    if usage.cost_microusd or not spent:
+        return usage
+    return msgspec.structs.replace(usage, cost_microusd=-(-spent // 1_000_000))
