@@ -11,13 +11,18 @@ from muse.event.commitment import disclose, encode_disclosed
 from muse.event.content import Host, Settings, Usage
 from muse.event.kinds import (
     COMMANDS,
+    AgentContinued,
+    AgentPaused,
     ApprovalDecided,
     ApprovalRequested,
     CancelRequested,
     ModelResponded,
     NoteAdded,
+    QuestionAnswered,
+    QuestionAsked,
     SessionClosed,
     SessionOpened,
+    ToolFinished,
     UserPrompted,
 )  # fmt: skip
 from muse.log.catalog import Catalog, Entry
@@ -193,3 +198,31 @@ def test_a_session_stays_in_its_folder_when_something_else_of_its_opening_is_tak
         left = encode_disclosed(disclose(parse(opened.body), opened.key, lambda steps: steps == ("name",)))
         writer.log.redact({1: left}, [], writer.owner.epoch)
     assert (listed(path).workspace, listed(path).name) == ("/work", "")
+
+
+ENDS = ToolFinished(call="main/2", attempt=1, status="error", text="nobody answered")
+
+
+@pytest.mark.parametrize("end", [QuestionAnswered(question=2, text="yes"), ENDS])
+def test_a_question_waits_until_it_is_answered_or_its_call_ends(path: Path, end: object) -> None:
+    with Writer(path) as writer:
+        writer.add(QuestionAsked(call="main/2", text="which?"))
+        assert (listed(path).questions, listed(path).state) == ((2,), "waiting")
+        writer.add(QuestionAnswered(question=9, text="yes"))
+        assert listed(path).questions == (2,)
+        writer.add(end)
+        assert (listed(path).questions, listed(path).state) == ((), "running")
+
+
+def test_a_pause_is_listed_until_it_is_over(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.add(AgentPaused(), AgentPaused())
+        assert listed(path).paused == ("main",)
+        writer.add(AgentContinued())
+        assert listed(path).paused == ()
+
+
+def test_taking_words_back_leaves_what_waits_and_how_it_ended(path: Path) -> None:
+    with Writer(path) as writer:
+        writer.add(asked("main/2"), CancelRequested(target="prompt", prompt=1))
+        assert listed(path).approvals == (2,)

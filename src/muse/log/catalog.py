@@ -20,21 +20,26 @@ from muse.event.codec import parse_header
 from muse.event.commitment import Shown, parse_disclosed
 from muse.event.envelope import Event, Redacted, decode
 from muse.event.kinds import (
+    AgentContinued,
+    AgentPaused,
     ApprovalDecided,
     ApprovalRequested,
     CancelRequested,
     LogImported,
     ModelResponded,
+    QuestionAnswered,
+    QuestionAsked,
     SessionClosed,
     SessionForked,
     SessionOpened,
+    ToolFinished,
     UserPrompted,
 )  # fmt: skip
 from muse.event.text import clean
 from muse.log.lock import boot_id, is_held, read_owner, start_time
 from muse.log.protocol import Head, Log
 
-CACHE_VERSION: Final = 3
+CACHE_VERSION: Final = 4
 CACHE_SESSIONS_MAX: Final = 10_000
 PROMPT_CHARACTERS: Final = 400
 CHECKED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -44,7 +49,7 @@ SESSION_ID: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{8}")
 _COUNTED: Final = frozenset(
     {
         "model.responded", "approval.requested", "approval.decided", "cancel.requested", "session.closed",
-        "session.forked", "log.imported",
+        "session.forked", "log.imported", "question.asked", "question.answered", "agent.paused", "agent.continued",
     }
 )  # fmt: skip
 _ASIDE: Final = frozenset({"note.added", "head.signed", "log.redacted", "log.recovered"})
@@ -55,9 +60,10 @@ State = Literal["running", "waiting", "closed", "stopped", "empty", "damaged"]
 
 class Totals(msgspec.Struct):
     """What was counted up to event `seq`, whose chain value is `hash` (hex). `open` maps the seq of each unanswered
-    approval request to its call; `opened` and `prompted` are the seqs of the last opening and the first prompt;
-    `parents` names the sessions whose events this one goes on from. `checked` is the stamp of the files (`stamp_of`)
-    whose chain was found whole."""
+    approval request to its call, `questions` that of each unanswered question; `paused` names the agents that were
+    paused, each with all below it or alone. `opened` and `prompted` are the seqs of the last opening and the first
+    prompt; `parents` names the sessions whose events this one goes on from. `checked` is the stamp of the files
+    (`stamp_of`) whose chain was found whole."""
 
     seq: int = 0
     hash: str = ""
@@ -65,6 +71,8 @@ class Totals(msgspec.Struct):
     prompted: int = 0
     outcome: str = ""
     open: dict[int, str] = {}
+    questions: dict[int, str] = {}
+    paused: tuple[str, ...] = ()
     input: int = 0
     output: int = 0
     cached: int = 0
@@ -86,6 +94,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     pid: int = 0
     approvals: tuple[int, ...] = ()
+    questions: tuple[int, ...] = ()
+    paused: tuple[str, ...] = ()
     name: str = ""
     workspace: str = ""
     model: str = ""
@@ -189,6 +199,8 @@ class Catalog:
             outcome=totals.outcome,
             pid=pid,
             approvals=tuple(sorted(totals.open)),
+            questions=tuple(sorted(totals.questions)),
+            paused=totals.paused,
             name=_name(opened) or _name(_event(log, 1) if totals.opened > 1 else None),
             workspace=_workspace(opened),
             inode=body.inode if body else 0,
@@ -217,7 +229,7 @@ class Catalog:
             totals = Totals()
         if totals.seq == head.seq:
             return totals
-        totals = msgspec.structs.replace(totals, open=dict(totals.open))
+        totals = msgspec.structs.replace(totals, open=dict(totals.open), questions=dict(totals.questions))
         for seq, header in log.headers(totals.seq):
             if seq > head.seq:
                 break
@@ -317,6 +329,8 @@ def _count(totals: Totals, log: Log, seq: int, header: bytes) -> None:
         totals.prompted = totals.prompted or seq
     elif kind in _COUNTED and (event := _event(log, seq)) is not None:
         _count_body(totals, event)
+    elif kind == "tool.finished" and totals.questions and (event := _event(log, seq)) is not None:
+        _ask_no_more(totals, event.body)
 
 
 def _count_body(totals: Totals, event: Event) -> None:
@@ -337,16 +351,31 @@ def _count_body(totals: Totals, event: Event) -> None:
         case ApprovalDecided():
             totals.open.pop(body.request, None)
         case CancelRequested():
-            if body.target not in (
-                "call",
-                "prompt",
-            ):  # after a close that of a call ends what it left running, not the session's rest
+            if body.target not in ("call", "prompt"):  # after a close these end what was left running, or nothing
                 totals.outcome = ""
             _settle(totals, lambda call: _ended_by(event.agent, body, call))
         case SessionForked():
             totals.parents = (*totals.parents, body.parent)
         case LogImported() if session := _session_named(body.source):
             totals.parents = (*totals.parents, session)
+        case _:
+            _count_people(totals, event)
+
+
+def _count_people(totals: Totals, event: Event) -> None:
+    """What waits for a person, or because of one."""
+    body = event.body
+    match body:
+        case QuestionAsked():
+            totals.questions[event.seq] = body.call
+        case QuestionAnswered():
+            if totals.questions.get(body.question, "").partition("/")[0] == event.agent:
+                totals.questions.pop(body.question)
+        case AgentPaused() if event.agent not in totals.paused:
+            totals.paused = (*totals.paused, event.agent)
+        case AgentContinued():
+            tree = f"{event.agent}." if body.target == "tree" else "."
+            totals.paused = tuple(one for one in totals.paused if one != event.agent and not one.startswith(tree))
         case _:
             pass
 
@@ -365,6 +394,12 @@ def _ended_by(agent: str, cancel: CancelRequested, call: str) -> bool:
     return call == cancel.call if cancel.call else cancel.target != "prompt" and (lane == agent or below)
 
 
+def _ask_no_more(totals: Totals, body: object) -> None:
+    """A call that ended for another reason than an answer leaves no question open."""
+    if isinstance(body, ToolFinished):
+        totals.questions = {seq: call for seq, call in totals.questions.items() if call != body.call}
+
+
 def _settle(totals: Totals, ended: Callable[[str], bool]) -> None:
     totals.open = {seq: call for seq, call in totals.open.items() if not ended(call)}
 
@@ -380,5 +415,5 @@ def _state(totals: Totals, pid: int) -> State:
     if totals.outcome and not pid:
         return "closed"
     if pid:
-        return "waiting" if totals.open else "closed" if totals.outcome else "running"
+        return "waiting" if totals.open or totals.questions else "closed" if totals.outcome else "running"
     return "stopped" if totals.seq else "empty"

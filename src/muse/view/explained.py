@@ -297,7 +297,7 @@ def _cancel(event: Event, call: str, since: int, look: Look) -> int:
         if not isinstance(body, kinds.CancelRequested):
             continue
         above = body.target == "tree" and event.agent.startswith(f"{one.agent}.")
-        if (above or one.agent == event.agent) and (body.target != "call" or body.call == call):
+        if (above or one.agent == event.agent) and (body.target not in ("call", "prompt") or body.call == call):
             return one.seq
     return 0
 

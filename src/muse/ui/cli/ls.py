@@ -110,14 +110,22 @@ def state_words(entry: app.Entry) -> str:
     if entry.removed:
         return f"removed {entry.removed[:10]}, came back"
     if entry.state == "running":
-        return f"running ({entry.pid})"
+        return f"paused ({entry.pid})" if "main" in entry.paused else f"running ({entry.pid})"
     if entry.state == "waiting":
-        return f"waiting for approval @{entry.approvals[0]} ({entry.pid})"
+        return f"waiting for {_waits_for(entry)} ({entry.pid})"
     if entry.state == "closed":
         return outcome_words(entry.outcome)
-    if entry.state == "stopped" and entry.approvals:
-        return f"stopped, waits for approval @{entry.approvals[0]} (resume)"
+    if entry.state == "stopped" and (entry.approvals or entry.questions):
+        return f"stopped, waits for {_waits_for(entry)} (resume)"
+    if entry.state == "stopped" and "main" in entry.paused:
+        return "stopped, paused (continue)"
     return {"stopped": "stopped (resume)", "empty": "empty", "damaged": "damaged"}[entry.state]
+
+
+def _waits_for(entry: app.Entry) -> str:
+    """The first of what waits for a person's word."""
+    seq = min((*entry.approvals, *entry.questions))
+    return f"approval @{seq}" if seq in entry.approvals else f"an answer @{seq}"
 
 
 def _age(time: str, now: datetime) -> str:
