@@ -15,7 +15,18 @@ from muse.decide.decision import Due
 from muse.decide.due import due, spec_of
 from muse.event.content import Observed
 from muse.event.envelope import Event
-from muse.event.kinds import KINDS, ApprovalDecided, ModelRequested, ToolStarted
+from muse.event.kinds import (
+    KINDS,
+    AgentMessaged,
+    AgentSpawned,
+    ApprovalDecided,
+    BudgetReached,
+    CancelRequested,
+    ModelChanged,
+    ModelRequested,
+    ToolFinished,
+    ToolStarted,
+)  # fmt: skip
 from muse.fold.models import model_ref
 from muse.fold.state import Session
 from muse.runtime.check.differences import bodies, one
@@ -30,10 +41,20 @@ NAMED_MAX = 5
 _TYPE_OF = {kind.body: name for name, kind in KINDS.items()}
 
 
-def is_decision(event: Event) -> bool:
-    """Whether the owner decided this: by its type and, of an answer to an approval, by who gave it."""
-    if isinstance(event.body, ApprovalDecided):
-        return event.body.by != "person"
+def is_decision(state: Session, event: Event) -> bool:
+    """Whether the owner decided this, by the state before it: by its type and, of those that have two origins, by who
+    gave it (an answer to an approval), who wants it (a cancelling), why (another model), what it ends (a call that
+    touches nothing but the log)."""
+    match event.body:
+        case ApprovalDecided(by=by):
+            return by != "person"
+        case CancelRequested(by=by):
+            return by != ""
+        case ModelChanged(reason=reason):
+            return reason != ""
+        case ToolFinished(call=call):
+            run = state.run(call)
+            return run is not None and run.phase != "done" and run.recovery == "derived"
     kind = KINDS.get(event.type)
     return kind is not None and kind.origin == "decision"
 
@@ -56,10 +77,21 @@ def check(state: Session, event: Event, rules: Rules) -> None:
     if isinstance(body, ModelRequested) and not has_builder(state, event.agent, body.builder, rules):
         rules = _with_stand_in(state, event.agent, rules, body.builder)
         body = msgspec.structs.replace(body, request_bytes=0, request_sha256=STAND_IN_SHA256)
-    found = _due(state, {event.agent}, rules)
+    found = _due(state, _deciders(state, event), rules)
     if any((one.agent, one.cause) == (event.agent, event.cause) and one.body == body for one in found):
         return
     raise _nearest(event, body, found)
+
+
+def _deciders(state: Session, event: Event) -> set[str]:
+    """The agents of whose decisions this may be one: the header names the agent that it is about, which another may
+    have decided for it."""
+    match event.body:
+        case AgentSpawned(call=call) | AgentMessaged(call=call) | CancelRequested(by=call):
+            return {event.agent, call.partition("/")[0]} if call else {event.agent}
+        case BudgetReached():
+            return set(state.agents)  # a limit of all is reached by any
+    return {event.agent}
 
 
 def left_out(state: Session, agents: Iterable[str], rules: Rules) -> Due | None:

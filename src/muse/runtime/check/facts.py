@@ -12,7 +12,6 @@ from muse.decide import approval
 from muse.event.envelope import Event
 from muse.event.kinds import (
     COMMANDS,
-    KINDS,
     ApprovalDecided,
     ApprovalRequested,
     CommandRefused,
@@ -26,6 +25,7 @@ from muse.event.kinds import (
 )  # fmt: skip
 from muse.fold.state import Agent, ModelCall, Session, ToolRun
 from muse.log.chain import ABOUT_THE_LOG
+from muse.runtime.check.owed import Part
 from muse.runtime.check.report import Diverged, Divergence
 from muse.runtime.check.surroundings import Surroundings
 from muse.runtime.recovery import ALLOWED
@@ -77,18 +77,14 @@ class Facts:
             rule(self, state, event, event.body)
         self._around.check(state, event)
 
-    def noted(self, state: Session, event: Event) -> None:
-        """Take in an event that was folded."""
-        kind = KINDS.get(event.type)
-        is_command = kind is not None and kind.origin == "command"
-        if is_command or (isinstance(event.body, ApprovalDecided) and event.body.by == "person"):
+    def noted(self, state: Session, event: Event, part: Part) -> None:
+        """Take in an event that was folded, and what it was to its append."""
+        if part == "command":
             self._commands[event.seq] = event.agent
             if len(self._commands) > COMMANDS_REMEMBERED_MAX:
                 self._commands.pop(next(iter(self._commands)))
-        elif event.type not in ABOUT_THE_LOG and event.type != "approval.decided":
+        elif part != "log":
             self._last_of_owner = event.type
-        elif event.type == "approval.decided":
-            self._last_of_owner = self._last_of_owner if _is_persons(event) else event.type
         if event.type == "log.recovered":
             self.elsewhere = None
         if event.type == "effect.doubted":
@@ -259,10 +255,6 @@ def _waiting(state: Session) -> list[tuple[str, int]]:
 
 def _in_doubt(found: ToolRun | ModelCall) -> bool:
     return found.phase in ("doubted", "settling")
-
-
-def _is_persons(event: Event) -> bool:
-    return isinstance(event.body, ApprovalDecided) and event.body.by == "person"
 
 
 def _asked(call: ModelCall | None) -> str:

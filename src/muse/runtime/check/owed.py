@@ -22,9 +22,9 @@ Part = Literal["decision", "fact", "command", "opening", "log"]
 OPENINGS: Final = frozenset({"session.opened", "ownership.taken"})
 
 
-def part_of(event: Event) -> Part:
-    """What an event is to an append."""
-    if decisions.is_decision(event):
+def part_of(state: Session, event: Event) -> Part:
+    """What an event is to an append, by the state before it."""
+    if decisions.is_decision(state, event):
         return "decision"
     if event.type in OPENINGS:
         return "opening"
@@ -44,9 +44,8 @@ class Owed:
         self._decided = 0
         self._held: Diverged | None = None
 
-    def before(self, state: Session, event: Event) -> None:
-        """Raises `Diverged` when this event shows that something was left out before it."""
-        part = part_of(event)
+    def before(self, state: Session, part: Part) -> None:
+        """Raises `Diverged` when an event that is this to its append shows that something was left out before it."""
         if part == "log":
             return
         if self._held is not None and part in ("decision", "fact"):
@@ -60,9 +59,8 @@ class Owed:
                 raise left
             self._held = left
 
-    def after(self, event: Event, woken: set[str]) -> None:
+    def after(self, part: Part, woken: set[str]) -> None:
         """Take in an event that was folded, with the agents that it may have woken."""
-        part = part_of(event)
         if part == "log":
             return
         self._waiting |= woken

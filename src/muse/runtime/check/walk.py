@@ -16,7 +16,7 @@ from muse.fold.state import Session
 from muse.runtime.check import decisions
 from muse.runtime.check.contents import Contents
 from muse.runtime.check.facts import Facts
-from muse.runtime.check.owed import Owed
+from muse.runtime.check.owed import Owed, Part, part_of
 from muse.runtime.check.report import Diverged, Divergence, Left, Report, Why
 from muse.runtime.check.story import Impossible, Story, Told
 
@@ -69,13 +69,14 @@ class _Walk:
         if isinstance(body, SessionOpened) and body.rules not in decisions.KNOWN_RULES:
             self._over = "rules", f"decided by rules {body.rules}, which this build does not have"
             return None
+        part = part_of(self._story.state, event)
         try:
-            self._check(self._story.state, event)
+            self._check(self._story.state, event, part)
         except Diverged as diverged:
             return diverged.at(event.seq, event.agent, event.type)
         woken = self._story.fold(event)
-        self._facts.noted(self._story.state, event)
-        self._owed.after(event, woken)
+        self._facts.noted(self._story.state, event, part)
+        self._owed.after(part, woken)
         self._over = _why_over(self._story.state, event)
         if self._over is not None:
             self._passed_over(event)
@@ -83,13 +84,13 @@ class _Walk:
             self._left.setdefault(ASIDE, []).append(event.seq)
         return None
 
-    def _check(self, state: Session, event: Event) -> None:
+    def _check(self, state: Session, event: Event, part: Part) -> None:
         body = event.body
         if isinstance(body, Redacted | Unknown):
             return
-        self._owed.before(state, event)
+        self._owed.before(state, part)
         self._facts.stands(state, event)
-        if decisions.is_decision(event):
+        if part == "decision":
             decisions.check(state, event, self._rules)
             self._decisions[event.type] += 1
             if isinstance(body, ModelRequested) and decisions.has_builder(
@@ -106,7 +107,7 @@ class _Walk:
 
     def _passed_over(self, event: Event) -> None:
         assert self._over is not None
-        if isinstance(event.body, Redacted | Unknown) or decisions.is_decision(event):
+        if isinstance(event.body, Redacted | Unknown) or decisions.is_decision(self._story.state, event):
             self._left.setdefault(self._over, []).append(event.seq)
 
     def _end(self) -> Divergence | None:
