@@ -19,10 +19,14 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_fi
 
 
 class Said(Item, frozen=True, tag="said"):
-    """Text that a person (or muse on its behalf) put to the model: a prompt, a steer, an instruction, a notice."""
+    """Text that a person (or muse on its behalf) put to the model: a prompt, a steer, an instruction, a notice.
+
+    `summary`: what stands for a part of the transcript that was compacted, and which `answers` that part held of the
+    model's; or, as the last item of a request, the wish for such a text. No transcript ends with one."""
 
     text: str
-    source: Literal["prompt", "steer", "notice"] = "prompt"
+    source: Literal["prompt", "steer", "notice", "summary"] = "prompt"
+    answers: int = 0
 
 
 class Answered(Item, frozen=True, tag="answered"):
@@ -42,6 +46,13 @@ class Resulted(Item, frozen=True, tag="resulted"):
 
 
 TranscriptItem = Said | Answered | Resulted
+
+
+def bytes_of(item: TranscriptItem) -> int:
+    """About how much of a request an item makes up: its text as UTF-8, without what a dialect writes around it."""
+    if not isinstance(item, Answered):
+        return len(item.text.encode())
+    return sum(max(len(one.raw.encode()), len(one.text.encode()) + len(one.args.encode())) for one in item.blocks)
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from muse.fold.state import ModelCall, Session, ToolRun
 def model_requested(state: Session, event: Event, body: ModelRequested) -> set[str]:
     """A request is on its way, with the steers that waited for it."""
     agent = state.agents[event.agent]
-    agent.items.extend(agent.steers)
+    agent.add(*agent.steers)
     agent.steers.clear()
     previous = agent.call
     agent.call = ModelCall(
@@ -40,7 +40,7 @@ def model_responded(state: Session, event: Event, body: ModelResponded) -> set[s
     agent.call, agent.cause = None, event.seq
     agent.usage = added(agent.usage, body.usage)
     agent.steps += 1
-    agent.items.append(Answered(seq=event.seq, call=body.call, blocks=body.blocks))
+    agent.add(Answered(seq=event.seq, call=body.call, blocks=body.blocks))
     for block in body.blocks:
         if block.kind == "tool_use":
             key = f"{agent.id}/{agent.next_n}"

@@ -21,10 +21,12 @@ def begin(state: Session, body: LogImported) -> None:
 def settle(agent: Agent) -> None:
     """The conversation goes on: of the calls that are open, the results that are there enter it, and the rest never
     will, as far as the source tells."""
-    agent.items.extend(
-        Resulted(seq=run.cause, call=run.key, use=run.use, text=run.text, error=run.error)
-        for run in agent.batch
-        if run.phase == "done"
+    agent.add(
+        *(
+            Resulted(seq=run.cause, call=run.key, use=run.use, text=run.text, error=run.error)
+            for run in agent.batch
+            if run.phase == "done"
+        )
     )
     agent.batch.clear()
     agent.call = None
@@ -39,7 +41,7 @@ def prompted(agent: Agent) -> None:
 def responded(agent: Agent, call: str) -> None:
     """Keys are counted from the response's own: no request was recorded that could have been counted."""
     settle(agent)
-    agent.items.extend(agent.steers)
+    agent.add(*agent.steers)
     agent.steers.clear()
     agent.next_n = max(agent.next_n, number_of(call) + 1)
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from muse.event.content import Git, Instruction, ModelRef, Observed, RecoveryClass, Role, Settings, ToolSpec, Usage
-from muse.event.conversation import Said, TranscriptItem
+from muse.event.conversation import Said, TranscriptItem, bytes_of
 
 STATE_VERSION = 9
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
@@ -79,8 +79,10 @@ class Agent(msgspec.Struct, kw_only=True):
     works in ("": the session's), `tree` the line of snapshots there, `preparing` that this folder is being made.
     `finished` is the seq of its `agent.finished`, `result` what that says, `undelivered` its own children whose
     results it has not been given. `ref` is the model it asks (None: the session's), `fallback` how many fallbacks it
-    has gone through. `context_tokens` is the size of the last request as the provider counted it with its answer,
-    `added_bytes` what the transcript got since; `summary` what is to replace the start of it. `usage_below`,
+    has gone through, `foreign` the seq up to which other models answered. `context_tokens` is the size of the last request as the provider counted it with its answer,
+    `added_bytes` what the transcript of `items_bytes` got since; `refused_tokens` the size of a request that was too
+    large. `summary`, written by `summary_call`, is to replace the start of the first `summary_upto` items; `aside` is
+    the call that waits meanwhile. What was compacted began at event `compacted_from` (0: nothing was). `usage_below`,
     `answered_below`, `turns_below` and `elapsed_below` count the agent and all below it.
     """
 
@@ -107,17 +109,22 @@ class Agent(msgspec.Struct, kw_only=True):
     undelivered: list[str] = []
     ref: ModelRef | None = None
     fallback: int = 0
+    foreign: int = 0
     context_tokens: int = 0
     added_bytes: int = 0
     items_bytes: int = 0
     summary: str = ""
     summary_call: str = ""
     summary_upto: int = 0
+    aside: ModelCall | None = None
+    refused_tokens: int = 0
+    compacted_from: int = 0
     usage_below: Usage = Usage()
     answered: int = 0
     answered_below: int = 0
     turns: int = 0
     turns_below: int = 0
+    turn_counted: bool = False
     elapsed_seconds: int = 0
     elapsed_below: int = 0
     changed: dict[str, str] = {}
@@ -141,6 +148,13 @@ class Agent(msgspec.Struct, kw_only=True):
     cause: int = 0
     usage: Usage = Usage()
     steps: int = 0
+
+    def add(self, *items: TranscriptItem) -> None:
+        """Put items at the end of the transcript."""
+        self.items.extend(items)
+        size = sum(bytes_of(item) for item in items)
+        self.items_bytes += size
+        self.added_bytes += size
 
     def saved(self) -> "Agent":
         """A copy that a speculative fold can be undone with; the transcript is shared and cut back by length."""

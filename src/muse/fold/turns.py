@@ -22,14 +22,17 @@ def prompt(state: Session, agent: Agent, said: Said) -> None:
         agent.queue.append(said)
         return
     agent.call = None
-    agent.items.append(said)
+    agent.add(said)
     begin(agent, said.seq)
 
 
 def moved(agent: Agent, seq: int, before: str, now: str) -> None:
     """The session goes on in another folder than the one that the system prompt names: the next request says so."""
     notice = Said(seq=seq, text=MOVED.format(before=before, now=now), source="notice")
-    (agent.steers if agent.turn else agent.items).append(notice)
+    if agent.turn:
+        agent.steers.append(notice)
+    else:
+        agent.add(notice)
 
 
 def answered(agent: Agent, stop: str) -> None:
@@ -53,9 +56,11 @@ def finish(state: Session, agent: Agent, run: ToolRun, text: str, *, error: bool
     state.questions.pop(run.question, None)
     if any(other.phase != "done" for other in agent.batch):
         return
-    agent.items.extend(
-        Resulted(seq=other.cause, call=other.key, use=other.use, text=other.text, error=other.error)
-        for other in agent.batch
+    agent.add(
+        *(
+            Resulted(seq=other.cause, call=other.key, use=other.use, text=other.text, error=other.error)
+            for other in agent.batch
+        )
     )
     agent.batch.clear()
     if agent.ending in ("cancelled", "unanswered"):
@@ -140,11 +145,11 @@ def end(agent: Agent, outcome: str, reason: str, partial: str = "") -> None:
     """The turn is over; the next queued prompt begins one of its own."""
     if outcome == "cancelled":
         begun = f" You had begun to answer: {partial[:PARTIAL_CHARACTERS_MAX]}" if partial else ""
-        agent.items.append(Said(seq=agent.cause, text=f"[The turn was interrupted: {reason}.{begun}]", source="notice"))
+        agent.add(Said(seq=agent.cause, text=f"[The turn was interrupted: {reason}.{begun}]", source="notice"))
     agent.turn, agent.outcome, agent.reason, agent.ending = False, outcome, reason, ""
     if agent.queue:
         said = agent.queue.pop(0)
-        agent.items.append(said)
+        agent.add(said)
         begin(agent, said.seq)
 
 

@@ -142,7 +142,7 @@ KINDS: dict[str, Kind] = {
     "budget.raised": _kind(BudgetRaised, "command", "limit value scope"),
     "timer.set": _kind(TimerSet, "decision", "key duration_ms"),
     "timer.fired": _kind(TimerFired, "fact", "key"),
-    "context.compacted": _kind(ContextCompacted, "decision", "first last calls call bytes_before bytes_after"),
+    "context.compacted": _kind(ContextCompacted, "decision", "first last calls call kept bytes_before bytes_after"),
     "log.imported": _kind(LogImported, "fact", "events"),
     "source.kept": _kind(SourceKept, "fact", "line"),
     "log.redacted": _kind(LogRedacted, "fact", "seqs"),

@@ -100,7 +100,8 @@ class ContextCompacted(Content, frozen=True):
 
     `method` `results`: only the bulky tool results of the range, those of `calls`, each by a line of its own that says
     how to read it (`text` is that line's pattern). `summary`: the whole range, by the summary that the model call
-    `call` wrote. `bytes_before` and `bytes_after` count the agent's transcript."""
+    `call` wrote ("": none did, and `text` lists what there was), but for the words of people; the `kept` newest items
+    stay as they are. `bytes_before` and `bytes_after` count the agent's transcript."""
 
     first: int
     last: int
@@ -108,6 +109,7 @@ class ContextCompacted(Content, frozen=True):
     method: str
     calls: tuple[str, ...] = ()
     call: str = ""
+    kept: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
 
