@@ -52,8 +52,9 @@ from muse.event.kinds import (
     ToolStarted,
     UserPrompted,
     WorktreePrepared,
+    WorktreeRemoved,
 )  # fmt: skip
-from muse.fold import agents, calls, imported, limits, turns
+from muse.fold import agents, calls, files, imported, limits, turns
 from muse.fold.state import Agent, PolicyStep, Process, Session, ToolRun, Undo, process_key, touch
 
 NOT_GONE_BY: Final = frozenset(
@@ -80,6 +81,7 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     assert event.seq == state.seq + 1, f"event {event.seq} folded after {state.seq}"
     if undo is not None:
         touch(undo, state, event.agent)
+        touch(undo, state, agents.home(state, event.agent))
     state.seq = event.seq
     kind = KINDS.get(event.type)
     if kind is None or isinstance(event.body, Unknown):
@@ -111,7 +113,7 @@ def _can_be_folded(state: Session, event: Event) -> bool:
     where the state is incomplete; one that is not whole makes it so."""
     if isinstance(event.body, Redacted):
         if event.type in NOT_GONE_BY:
-            state.tree = ""  # the files are looked at anew
+            files.lost(state, event.agent)  # the files are looked at anew
         else:
             state.redacted.append(f"{event.type} (#{event.seq})")
         return False
@@ -243,7 +245,7 @@ def _tool_started(state: Session, event: Event, body: ToolStarted) -> set[str]:
     run.agents = len(state.agents)
     if body.recovery == "reconcilable" and body.observed.path:
         state.edits[_edited(state, run)] = run.key
-    state.tree = body.observed.tree or state.tree
+    files.leads_to(state, event.agent, body.observed.tree)
     return {event.agent}
 
 
@@ -274,16 +276,6 @@ def _released(state: Session, agent: Agent, run: ToolRun) -> set[str]:
     del state.edits[path]
     home = agents.home(state, agent.id)
     return {agent.id, *(one for one in state.active if state.agents[one].batch and agents.home(state, one) == home)}
-
-
-def _files_changed(state: Session, event: Event, body: FilesChanged) -> set[str]:
-    state.tree = body.tree or state.tree
-    return set()
-
-
-def _files_unknown(state: Session, event: Event, body: FilesUnknown) -> set[str]:
-    state.tree = ""
-    return set()
 
 
 def _approval_requested(state: Session, event: Event, body: ApprovalRequested) -> set[str]:
@@ -462,11 +454,12 @@ def _rewound(state: Session, event: Event, body: SessionRewound) -> set[str]:
 _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     AgentFinished: agents.finished, AgentMessaged: agents.messaged, ResultDelivered: agents.delivered,
     QuestionAsked: agents.asked, QuestionAnswered: agents.answered, WorktreePrepared: agents.prepared,
+    WorktreeRemoved: files.removed,
     SessionOpened: _opened, SessionClosed: _closed, AgentSpawned: agents.spawned, UserPrompted: _prompted,
     AgentSteered: _steered, CancelRequested: _cancelled, AgentPaused: agents.paused, AgentContinued: agents.continued,
     ModelRequested: calls.model_requested, ModelResponded: calls.model_responded, ModelFailed: calls.model_failed,
     ModelChanged: calls.model_changed, ToolStarted: _tool_started, ToolFinished: _tool_finished,
-    FilesChanged: _files_changed, FilesUnknown: _files_unknown, ApprovalRequested: _approval_requested,
+    FilesChanged: files.changed, FilesUnknown: files.unknown, ApprovalRequested: _approval_requested,
     ApprovalDecided: _approval_decided, PolicyChanged: _policy_changed, CommandRefused: _refused,
     ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
     EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: limits.budget_reached,

@@ -1,6 +1,7 @@
 """What calls and others do to the files of the workspace, as facts for the log.
 
-There is one line of snapshots a session. Each look is compared with the one before, once, and what differs is recorded
+There is one line of snapshots for each folder that agents work in: the session's workspace, and the working tree of
+each agent that has its own. Each look is compared with the one before, once, and what differs is recorded
 with the calls that were open meanwhile; so two commands at once share what cannot be told apart, and nothing is
 recorded twice. Calls that ask for a look at the same time share it. What a file tool says of its own change is exact
 and stands for itself: the same change found by a look is left out. A look that fails is said (`files.unknown`) and
@@ -20,6 +21,7 @@ from muse.effect.snapshot import Contents, Difference, SnapshotError, Taken
 from muse.event.content import FileChange, Observed
 from muse.event.kinds import FilesChanged, FilesUnknown
 from muse.event.text import clean
+from muse.fold import agents
 from muse.fold.state import Session
 from muse.log.protocol import Log
 from muse.runtime.recording import CHANGES_AN_EVENT_MAX, Exact, Found, Recorder, path_text
@@ -58,7 +60,7 @@ class Outcomes(Protocol):
 
 
 class Changes:
-    """The line of snapshots of one session. `begin` before anything else.
+    """The line of snapshots of one folder. `begin` before anything else.
 
     `exclusive`: nobody else works in that folder, so that what changes while one call is open was done by it.
     """
@@ -85,10 +87,11 @@ class Changes:
         self._lock = anyio.Lock()
         self._begun = self._ended = 0
 
-    def begin(self, outcomes: Outcomes) -> None:
-        """Go on with the line where the log left it."""
-        self._to = outcomes
-        self.tree = outcomes.state.tree
+    def begin(self, outcomes: Outcomes, home: str = "main") -> None:
+        """Go on with the line where the log left it: the session's, or that of the working tree of agent `home`."""
+        self._to, self._home = outcomes, home
+        state = outcomes.state
+        self.tree = state.tree if home == "main" else state.agents[home].tree
         """The snapshot that all facts so far lead up to; "" when it is not known what the files are."""
 
     async def before(self, agent: str, cause: int, call: str) -> None:
@@ -239,7 +242,9 @@ class Changes:
     def _who(self) -> tuple[tuple[str, ...], bool]:
         """The calls that may have changed something until now (those which left processes running among them), and
         whether it may have been somebody else: in a folder that others can write to that cannot be excluded."""
-        left = {process.call for process in self._to.state.processes.values()}
+        state = self._to.state
+        left = {process.call for process in state.processes.values()}
+        left = {call for call in left if agents.home(state, call.partition("/")[0]) == self._home}
         calls = tuple(sorted({*self._open, *left}))
         return calls, not calls or not self._exclusive
 

@@ -53,6 +53,7 @@ from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
 from muse.runtime.changes import Changes
 from muse.runtime.leftovers import LeftoverWatch, started_body
+from muse.runtime.places import Place, Places, Trees
 from muse.runtime.recovery import as_far_as_known, believed, idempotency_key, unknown_result
 
 PARTIAL_CHARACTERS_MAX = 100_000
@@ -81,7 +82,8 @@ class Outcomes(Protocol):
 class Equipment(msgspec.Struct):
     """What the host has to touch the world with. `blobs` is a second handle on the log for large content, used in a
     worker thread; `settled` is told when a call's result is durable. `leftovers` finds what calls left running;
-    `changes`, what becomes of the files of the workspace."""
+    `changes`, what becomes of the files of the workspace. `trees` makes working trees for agents that are to have one
+    of their own; without it they cannot be had."""
 
     model: Model
     tools: Mapping[str, Tool]
@@ -92,6 +94,12 @@ class Equipment(msgspec.Struct):
     on_signal: Callable[[str, str], None]
     leftovers: Leftovers | None = None
     changes: Changes | None = None
+    trees: Trees | None = None
+
+    @property
+    def shared(self) -> Place:
+        """The place that agents share."""
+        return Place(self.workspace, self.tools, self.changes)
 
 
 class Dispatch:
@@ -111,13 +119,14 @@ class Dispatch:
         self._watch = LeftoverWatch(self._has.leftovers, outcomes) if self._has.leftovers is not None else None
         if self._watch is not None:
             self._watch.begin(self._start)
-        if self._has.changes is not None:
-            self._has.changes.begin(outcomes)
+        self._places = Places(self._has.shared, self._has.trees, outcomes)
         for timer in state.timers.values():
             self._tasks.start_soon(self._guarding, self._timer, timer)
         for agent in state.agents.values():
             for run in agent.batch:
-                if run.phase in ("running", "doubted", "settling") and (changes := self._changes_of(run.tool)):
+                if run.phase in ("running", "doubted", "settling") and (
+                    changes := self._changes_of(agent.id, run.tool)
+                ):
                     changes.started(run.key, run.observed, after_crash=True)
                 if run.phase in ("doubted", "settling"):
                     self._tasks.start_soon(self._guarding, self._recover, agent.id, run.key, run.cause)
@@ -138,7 +147,7 @@ class Dispatch:
     def ready(self, one: Due) -> bool:
         """Whether this decision can be recorded now; starts the observation that it still needs."""
         body = one.body
-        if not isinstance(body, ToolStarted) or not self._is_to_observe(body):
+        if not isinstance(body, ToolStarted) or not self._is_to_observe(one.agent, body):
             return True
         key = (body.call, body.attempt)
         if key in self._observed:
@@ -148,8 +157,9 @@ class Dispatch:
             self._tasks.start_soon(self._guarding, self._observe, one.agent, one.cause, body)
         return False
 
-    def _is_to_observe(self, body: ToolStarted) -> bool:
-        return body.tool in self._has.tools and (_is_looked_at(body) or self._changes_of(body.tool) is not None)
+    def _is_to_observe(self, agent: str, body: ToolStarted) -> bool:
+        has_tool = body.tool in self._places.of(agent).tools
+        return has_tool and (_is_looked_at(body) or self._changes_of(agent, body.tool) is not None)
 
     def observed(self, one: Due) -> Due:
         """The decision with what was seen just before it."""
@@ -159,26 +169,27 @@ class Dispatch:
         seen = self._observed.get((body.call, body.attempt))
         if seen is None:
             return one
-        if changes := self._changes_of(body.tool):
+        if changes := self._changes_of(one.agent, body.tool):
             seen = msgspec.structs.replace(seen, tree=changes.tree)
         return msgspec.structs.replace(one, body=msgspec.structs.replace(body, observed=seen))
 
     async def _observe(self, agent: str, cause: int, body: ToolStarted) -> None:
         call = self._call(body.call, body.attempt, body.tool, _text(body.args))
-        tool = self._has.tools[body.tool]
+        place = self._places.of(agent)
+        tool = place.tools[body.tool]
         try:
             hit("before_observe")
             seen = Observed()
             if _is_looked_at(body):
-                seen = await tool.observe(call, self._has.workspace, self._keep)
+                seen = await tool.observe(call, place.workspace, self._keep)
             hit("after_observe")
-            if elsewhere := _elsewhere(tool.paths(self._has.workspace, call.args), call, self._has.workspace):
+            if elsewhere := _elsewhere(tool.paths(place.workspace, call.args), call, place.workspace):
                 seen = Observed(folder=seen.folder, error=elsewhere)
         except LOST_GROUND:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
             seen = Observed(error=f"the tool failed: {error!r}")
-        if (changes := self._changes_of(body.tool)) and not seen.error:
+        if (changes := place.changes) and tool.spec.writes and not seen.error:
             await changes.before(agent, cause, body.call)
         self._observed[(body.call, body.attempt)] = seen
         self._observing.discard((body.call, body.attempt))
@@ -212,7 +223,7 @@ class Dispatch:
 
     def _begin(self, agent: str, intent: int, body: ToolStarted) -> None:
         self._observed.pop((body.call, body.attempt), None)
-        if (changes := self._changes_of(body.tool)) and not body.observed.error:
+        if (changes := self._changes_of(agent, body.tool)) and not body.observed.error:
             changes.started(body.call, body.observed)
         self._tasks.start_soon(self._guarding, self._run, agent, intent, body, False)
 
@@ -292,11 +303,11 @@ class Dispatch:
     async def _run(self, agent: str, intent: int, body: ToolStarted, attach: bool) -> None:
         begun = time.monotonic()
         text = _text(body.args)
-        result = self._cannot_run(body.tool, text)
+        result = self._cannot_run(agent, body.tool, text)
         if result is None:
             with self._scope(body.call):
                 hit("before_effect")
-                result = await self._guarded(body, text, attach)
+                result = await self._guarded(agent, body, text, attach)
                 hit("after_effect")
         if result is None:
             result = ToolResult(status="cancelled", text="The call was cancelled.")
@@ -317,14 +328,14 @@ class Dispatch:
             hit("after_recovery")
             self._to.post_bodies(agent, cause, body)
             return
-        verdict = await self._verdict(run)
+        verdict = await self._verdict(agent, run)
         bodies: list[msgspec.Struct] = [
             EffectReconciled(call=key, attempt=run.attempt, verdict=verdict.verdict, evidence=verdict.evidence)
         ]
         if verdict.verdict in ("done", "unknown"):
             result = verdict.result
             if result is None and verdict.take_up:
-                result = await self._guarded(_intent_of(run), run.args, True)
+                result = await self._guarded(agent, _intent_of(run), run.args, True)
             result = result or unknown_result(verdict.evidence)
             bodies += await self._ended(agent, cause, _intent_of(run), result, 0)
         elif verdict.verdict != "attached":
@@ -335,10 +346,10 @@ class Dispatch:
     async def _prepare_again(self, agent: str, cause: int, run: ToolRun) -> None:
         """Look now for the next attempt, so that its intent goes into the log together with the verdict: a host that
         is killed again and again gets on if it lives for three appends."""
-        if changes := self._changes_of(run.tool):
+        if changes := self._changes_of(agent, run.tool):
             changes.forget(run.key)
         again = msgspec.structs.replace(_intent_of(run), attempt=run.attempt + 1)
-        if self._is_to_observe(again) and not run.cancelling:
+        if self._is_to_observe(agent, again) and not run.cancelling:
             self._observing.add((again.call, again.attempt))
             await self._observe(agent, cause, again)
 
@@ -346,7 +357,7 @@ class Dispatch:
         self, agent: str, cause: int, body: ToolStarted, result: ToolResult, duration_ms: int
     ) -> list[msgspec.Struct]:
         """What is recorded of a call's end, when the files that it changed are."""
-        changes = self._changes_of(body.tool)
+        changes = self._changes_of(agent, body.tool)
         if changes is None:
             return _facts(body.call, body.attempt, result, duration_ms)
         late = await changes.after(agent, cause, body.call, result.changes)
@@ -358,20 +369,22 @@ class Dispatch:
             facts[0] = FilesChanged(changes=result.changes, calls=(body.call,), tree=changes.tree)
         return [*facts[:-1], *late, facts[-1]]
 
-    def _changes_of(self, tool: str) -> Changes | None:
+    def _changes_of(self, agent: str, tool: str) -> Changes | None:
         """Who records what becomes of files, for a tool that may change some."""
-        found = self._has.tools.get(tool)
-        return self._has.changes if found is not None and found.spec.writes else None
+        place = self._places.of(agent)
+        found = place.tools.get(tool)
+        return place.changes if found is not None and found.spec.writes else None
 
-    async def _verdict(self, run: ToolRun) -> Verdict:
+    async def _verdict(self, agent: str, run: ToolRun) -> Verdict:
         if run.recovery == "pure":
             return Verdict(verdict="retried", evidence="it only reads; it is run again")
-        tool = self._has.tools.get(run.tool)
+        place = self._places.of(agent)
+        tool = place.tools.get(run.tool)
         if tool is None:
             return Verdict(verdict="unknown", evidence=f"this host has no tool {run.tool}")
         call = self._call(run.key, run.attempt, run.tool, run.args)
         try:
-            verdict = believed(run.recovery, await tool.reconcile(call, run.observed, self._has.workspace))
+            verdict = believed(run.recovery, await tool.reconcile(call, run.observed, place.workspace))
             return as_far_as_known(run.recovery, verdict, is_lost=run.intent < self._to.state.cut)
         except LOST_GROUND:
             raise
@@ -404,23 +417,25 @@ class Dispatch:
             scope.cancel()
         return scope
 
-    async def _guarded(self, body: ToolStarted, args: str, attach: bool) -> ToolResult:
-        has, call = self._has, self._call(body.call, body.attempt, body.tool, args)
+    async def _guarded(self, agent: str, body: ToolStarted, args: str, attach: bool) -> ToolResult:
+        place, call = self._places.of(agent), self._call(body.call, body.attempt, body.tool, args)
 
         def show(piece: str) -> None:
-            has.on_signal(body.call, piece)
+            self._has.on_signal(body.call, piece)
 
         try:
-            tool = has.tools[body.tool]
-            return await tool.run(call, body.observed, has.workspace, self._keep, self._keep_file, show, attach)
+            tool = place.tools[body.tool]
+            return await tool.run(call, body.observed, place.workspace, self._keep, self._keep_file, show, attach)
         except LOST_GROUND:
             raise
         except Exception as error:  # noqa: BLE001 - the border to tools: whatever one raises becomes its result
             return ToolResult(status="error", text=f"The tool failed: {error!r}")
 
-    def _cannot_run(self, tool: str, args: str) -> ToolResult | None:
-        if tool not in self._has.tools:
-            names = ", ".join(sorted(self._has.tools))
+    def _cannot_run(self, agent: str, tool: str, args: str) -> ToolResult | None:
+        """Why a call cannot run: the agent was not given such a tool, though others may have one."""
+        given = {spec.name for spec in self._to.state.agents[agent].tools}
+        if tool not in given or tool not in self._places.of(agent).tools:
+            names = ", ".join(sorted(given))
             return ToolResult(status="error", text=f"There is no tool named {tool!r}. You have: {names}.")
         if approval.parsed(args) is None:
             return ToolResult(status="error", text="The arguments are no JSON object. Send the call again, whole.")
