@@ -9,6 +9,7 @@ from itertools import chain
 
 import msgspec
 
+from muse.event.content import Role
 from muse.event.conversation import ModelRequest
 from muse.fold.models import model_ref
 from muse.fold.models import ref_of as ref_of
@@ -74,6 +75,26 @@ def system_prompt(state: Session) -> str:
         if instruction.cut:
             lines.append("(cut here: the file is longer)")
     return "\n".join(lines)
+
+
+CHILD_PROMPT = """\
+You are agent {id}, spawned by agent {parent} to do one task. Your last answer is your result: say in it what you did,
+what you found, and what is left. Nobody reads what you say before that.\
+"""
+
+
+def child_prompt(state: Session, parent: Agent, id: str, role: Role | None, isolation: str) -> str:
+    """The whole system prompt of a child that `parent` spawns."""
+    lines = [parent.system if parent.id == "main" else parent.system.partition(CHILD_MARK)[0].rstrip("\n")]
+    lines += ["", CHILD_MARK, CHILD_PROMPT.format(id=id, parent=parent.id)]
+    if isolation == "worktree":
+        lines.append("You work in a working tree of your own; where it is, you are told with your task.")
+    if role is not None and role.prompt:
+        lines += ["", f"Your role, {role.name}:", role.prompt]
+    return "\n".join(lines)
+
+
+CHILD_MARK = "---"
 
 
 def next_request(state: Session, agent: Agent, rules: Rules) -> Built:

@@ -6,10 +6,11 @@ until nothing is. A verifier derives them again from the log: each recorded deci
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
-from muse.decide import approval, policy
+from muse.decide import agents, approval, policy
 from muse.decide.context import Rules, next_request, system_prompt
 from muse.decide.decision import Due
 from muse.decide.paths import named_path
@@ -26,11 +27,9 @@ from muse.event.kinds import (
     TimerSet,
     ToolStarted,
 )  # fmt: skip
+from muse.fold.agents import may_retry, root, stuck
 from muse.fold.models import model_ref
 from muse.fold.state import Agent, ModelCall, Session, ToolRun
-
-RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeout", "cut", "garbage"})
-"""Failures of a model attempt after which the same request may be sent again."""
 
 BACKOFF_MAX_MS = 60_000
 
@@ -74,16 +73,32 @@ def _spawn_main(state: Session) -> Due:
 def _agent(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
     assert state.settings is not None
     yield from _doubts(state, agent)
-    if not agent.turn or agent.paused:
+    yield from agents.ended(state, agent)
+    if not agent.paused:
+        yield from agents.deliveries(state, agent)
+    yield from _calls_of_the_log(state, agent)
+    if not agent.turn or agent.paused or agent.preparing:
         return
     yield from _batch(state, agent, state.settings)
     if not agent.batch and not agent.ending:
         yield from _model(state, agent, rules)
 
 
+def _calls_of_the_log(state: Session, agent: Agent) -> Iterator[Due]:
+    """What is due of calls that touch nothing but the log; of an agent that is paused, of those that are to end."""
+    for run in agent.batch:
+        if run.phase == "running" and run.recovery == "derived" and (run.cancelling or not agent.paused):
+            yield from agents.call_due(state, agent, run)
+
+
+def may_start(state: Session, agent: Agent) -> bool:
+    """Whether the agent may start something that takes time: a child needs a slot for that."""
+    return not agent.parent or agent.id in state.held
+
+
 def _doubts(state: Session, agent: Agent) -> Iterator[Due]:
     for run in agent.batch:
-        if run.phase == "running" and run.epoch < state.epoch:
+        if run.phase == "running" and run.epoch < state.epoch and run.recovery != "derived":
             yield Due(agent.id, run.intent, EffectDoubted(call=run.key, attempt=run.attempt, recovery=run.recovery))
     call = agent.call
     if call is not None and call.phase == "running" and call.epoch < state.epoch:
@@ -93,15 +108,30 @@ def _doubts(state: Session, agent: Agent) -> Iterator[Due]:
 def _batch(state: Session, agent: Agent, settings: Settings) -> Iterator[Due]:
     """What is due of a batch of tool uses, in one pass over it. A use may start within the parallel limit, and after
     every earlier one of the batch where one of the two edits files."""
-    running = sum(run.phase in ("running", "doubted", "settling") for run in agent.batch)
+    running = sum(run.phase in ("running", "doubted", "settling") and run.recovery != "derived" for run in agent.batch)
+    may = may_start(state, agent)
     any_before = edit_before = False
     for run in agent.batch:
         if run.phase == "done":
             continue
-        edits = recovery_of(agent, run) == "reconcilable"
-        waits = edit_before or (edits and any_before)
-        yield from _tool(state, agent, run, settings, may_start=running < settings.parallel_tools_max and not waits)
+        recovery = recovery_of(agent, run)
+        if recovery == "derived":
+            yield from _tool(state, agent, run, settings, may_start=not edit_before)
+            continue
+        edits = recovery == "reconcilable"
+        waits = edit_before or (edits and (any_before or _is_taken(state, agent, run)))
+        room = may and running < settings.parallel_tools_max
+        yield from _tool(state, agent, run, settings, may_start=room and not waits)
         any_before, edit_before = True, edit_before or edits
+
+
+def _is_taken(state: Session, agent: Agent, run: ToolRun) -> bool:
+    """Whether another call writes to the same file just now."""
+    if not state.edits:
+        return False
+    folder = root(state, agent.id)
+    path, _ = named_path(approval.parsed(run.args) or {}, folder)
+    return state.edits.get(f"{folder}\0{path}", run.key) != run.key
 
 
 def _tool(state: Session, agent: Agent, run: ToolRun, settings: Settings, *, may_start: bool) -> Iterator[Due]:
@@ -170,7 +200,7 @@ def _model(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
             yield _request(state, agent, rules, f"{agent.id}/{agent.next_n}", 1, agent.cause)
     elif call.phase == "retry":
         yield _request(state, agent, rules, call.key, call.attempt + 1, call.cause)
-    elif call.phase == "failed" and may_retry(call, settings) and f"retry:{call.key}" not in state.timers:
+    elif call.phase == "failed" and may_retry(state, call) and f"retry:{call.key}" not in state.timers:
         yield Due(agent.id, call.cause, TimerSet(key=f"retry:{call.key}", duration_ms=backoff_ms(call, settings)))
 
 
@@ -191,35 +221,35 @@ def _request(state: Session, agent: Agent, rules: Rules, key: str, attempt: int,
 
 
 def _close(state: Session) -> Iterator[Due]:
-    """When nothing runs and nothing is due, and a person has spoken at least once, the session closes."""
-    assert state.settings is not None
+    """When nobody can go on by himself, and a person has spoken at least once, the session closes. It ends as `main`
+    did, unless something kept an agent from going on."""
     main = state.agents["main"]
-    if state.closed or not state.prompts:
+    if state.closed or not state.prompts or state.held or state.waiting:
         return
-    for agent_id in state.active:
-        if not stuck(state.agents[agent_id], state):
-            return
-    if main.turn and main.call is not None:
-        outcome, reason = "provider", f"{main.call.failure}: {main.call.message}"
-    elif main.turn:
-        outcome, reason = "budget", main.reason
-    else:
+    if any(not agents.held_up(state, state.agents[one]) for one in chain(state.active, state.unfinished)):
+        return
+    if any(agents.deliveries(state, main)) and not main.paused:
+        return
+    halted = main if main.turn and stuck(state, main) else _first_halted(state)
+    if halted is None:
         outcome, reason = main.outcome or "done", main.reason
+    else:
+        outcome, reason = _halt(state, halted)
     yield Due("main", main.cause, msgspec.convert({"outcome": outcome, "reason": reason}, SessionClosed))
 
 
-def stuck(agent: Agent, state: Session) -> bool:
-    """In a turn that cannot go on by itself: the provider failed for good, or a limit was reached."""
-    assert state.settings is not None
-    if agent.ending == "budget":
-        return True
-    call = agent.call
-    return call is not None and call.phase == "failed" and not may_retry(call, state.settings)
+def _first_halted(state: Session) -> Agent | None:
+    """The first child that cannot go on, in the order of spawning."""
+    halted = [state.agents[one] for one in state.unfinished if stuck(state, state.agents[one])]
+    return min(halted, key=lambda agent: agent.spawned, default=None)
 
 
-def may_retry(call: ModelCall, settings: Settings) -> bool:
-    """Whether a failed attempt is followed by another."""
-    return call.failure in RETRYABLE and call.failures < settings.model_attempts_max
+def _halt(state: Session, agent: Agent) -> tuple[str, str]:
+    """Why an agent cannot go on, as an outcome of the session."""
+    who = "" if agent.id == "main" else f"{agent.id}: "
+    if agent.call is not None:
+        return "provider", f"{who}{agent.call.failure}: {agent.call.message}"
+    return "budget", f"{who}{agent.reason or state.budget}"
 
 
 def backoff_ms(call: ModelCall, settings: Settings) -> int:
@@ -247,12 +277,12 @@ def spec_of(agent: Agent, tool: str) -> ToolSpec | None:
 
 
 def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
-    """What the permission rules say of a tool use."""
+    """What the permission rules say of a tool use, in the stricter of the session's mode and the agent's own."""
     spec = spec_of(agent, run.tool)
     if spec is None or not _is_object(run.args):
         return policy.Verdict(decision="allow", rule=NOTHING_CAN_RUN, remember="")
-    known = _policy(state.mode, state.allow, state.ask, state.deny, state.remembered)
-    return _verdict(run.tool, run.args, spec.recovery, spec.writes, state.workspace, known)
+    known = _policy(agents.stricter(state.mode, agent.mode), state.allow, state.ask, state.deny, state.remembered)
+    return _verdict(run.tool, run.args, spec.recovery, spec.writes, root(state, agent.id), known)
 
 
 @lru_cache(maxsize=USES_REMEMBERED)

@@ -20,7 +20,7 @@ from muse.decide.wrappers import LAUNCHERS, RUNNERS, WRAPPERS
 Fit = Literal["no", "maybe", "yes"]
 
 SHELL_TOOLS: Final = frozenset({"shell"})
-_AGENT_TOOLS: Final = frozenset({"spawn", "wait", "message", "cancel", "result"})
+_AGENT_TOOLS: Final = frozenset({"spawn", "wait", "message", "cancel", "result", "ask"})
 _OWN_TOOLS: Final = frozenset({"stop"})
 """Tools that end what the agent itself has started, and nothing else."""
 _FILE_WRITERS: Final = names("tee mv rm rmdir touch truncate chmod chown mkdir patch shred unlink")

@@ -203,11 +203,11 @@ def prepared(state: Session, event: Event, body: WorktreePrepared) -> set[str]:
         return set()
     agent.preparing, agent.cause = False, event.seq
     agent.workspace, agent.base, agent.tree = body.path, body.base, body.tree
-    if body.error:
+    if body.error and agent.turn:
         agent.queue.clear()
         turns.end(agent, "failed", NO_TREE.format(why=body.error))
-    else:
-        agent.items.append(Said(seq=event.seq, text=OWN_TREE.format(path=body.path), source="notice"))
+    elif not body.error:
+        agent.add(Said(seq=event.seq, text=OWN_TREE.format(path=body.path), source="notice"))
     return {event.agent}
 
 
@@ -244,6 +244,9 @@ def messaged(state: Session, event: Event, body: AgentMessaged) -> set[str]:
     """Words of one agent to another: they join its running turn; a child that has finished goes on with them, and
     `main`, whose turns are a person's, reads them in its next one."""
     target = state.agents.get(body.to)
+    run = state.run(body.call)
+    if run is not None:
+        run.answer = event.seq
     if target is None or target.cancelled:
         return {event.agent}
     said = Said(seq=event.seq, text=MESSAGE.format(sender=event.agent, text=body.text), source="steer")
@@ -266,7 +269,7 @@ def _notice(agent: Agent, said: Said) -> None:
     if agent.turn:
         agent.steers.append(said)
     else:
-        agent.items.append(said)
+        agent.add(said)
         turns.begin(agent, said.seq)
 
 
@@ -284,7 +287,7 @@ def cancelled(state: Session, agent: Agent, body: CancelRequested, seq: int) -> 
         turns.cancel(state, one, seq, why)
         if body.target != "turn" and one.parent and not one.finished and not one.turn:
             one.outcome, one.reason, one.cause = "cancelled", why, seq
-    return {one.id for one in targets}
+    return {one.id for one in targets} | {one.id for one in above(state, agent.id)}
 
 
 def paused(state: Session, event: Event, body: AgentPaused) -> set[str]:

@@ -94,9 +94,7 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     handler = _HANDLERS.get(kind.body)
     if handler is None or not _can_be_folded(state, event):
         return set()
-    if undo is not None:
-        for agent_id in state.agents if event.type in FOR_ALL_AGENTS else agents.concerned(state, event):
-            touch(undo, state, agent_id)
+    _touch_all(undo, state, event)
     woken = handler(state, event, event.body)
     woken |= agents.settle(state, woken)
     for agent_id in woken:
@@ -106,6 +104,13 @@ def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
         else:
             state.active.discard(agent_id)
     return woken
+
+
+def _touch_all(undo: Undo | None, state: Session, event: Event) -> None:
+    """Save what else the event may change."""
+    if undo is not None:
+        for agent_id in state.agents if event.type in FOR_ALL_AGENTS else agents.concerned(state, event):
+            touch(undo, state, agent_id)
 
 
 def _can_be_folded(state: Session, event: Event) -> bool:

@@ -1,8 +1,13 @@
 """How limits and timers fold. Used by `evolve` only."""
 
+from typing import Final
+
 from muse.event.envelope import Event
 from muse.event.kinds import BudgetRaised, BudgetReached, TimerFired, TimerSet
 from muse.fold.state import Session, Timer
+
+_AWAITED: Final = {"approval": "asked", "wait": "running", "question": "running"}
+"""What a timer ends the wait of, and the phase that a run waits in."""
 
 
 def budget_reached(state: Session, event: Event, body: BudgetReached) -> set[str]:
@@ -34,9 +39,8 @@ def timer_fired(state: Session, event: Event, body: TimerFired) -> set[str]:
     state.timers.pop(body.key, None)
     what, _, key = body.key.partition(":")
     agent = state.agents.get(event.agent)
-    if what == "approval" and (run := state.run(key)) is not None and run.phase == "asked":
-        run.timed_out, run.cause = True, event.seq
-    elif what in ("wait", "question") and (run := state.run(key)) is not None and run.phase != "done":
+    run = state.run(key)
+    if run is not None and what in _AWAITED and run.phase == _AWAITED[what]:
         run.timed_out, run.cause = True, event.seq
     elif what == "retry" and agent and agent.call and agent.call.key == key and agent.call.phase == "failed":
         agent.call.phase, agent.call.cause = "retry", event.seq
