@@ -112,6 +112,7 @@ NEVER: dict[str, str] = {
 """Class of mutation → why no verifier can find it out."""
 
 SOMETIMES: dict[str, str] = {
+    "agent.(continued|paused) .target": "the same of an agent with nobody below it",
     "agent.steered after the next": "words that came in while nothing was due are as good one event later",
     "approval.decided .note": "a note of one who allows reaches nobody; of one who refuses, the model",
     "approval.decided .origin.(client|pid|terminal|user)": "a person's origin is their word; a rule has none",
@@ -119,6 +120,8 @@ SOMETIMES: dict[str, str] = {
     "approval.decided .rule": "a person's answer needs no rule, and one who writes one changes nothing",
     "approval.decided header.cause": "a person's answer may name its request or nothing",
     "approval.decided said twice": "of several answers the first counts; later ones are kept",
+    "budget.raised .scope": "it shows where that limit had been reached",
+    "cancel.requested .prompt": "it counts where a prompt is taken back",
     "cancel.requested .why": "told to the model where the whole turn is cancelled",
     "cancel.requested dropped": "a command that was ended has the result that it has, cancelled or not",
     "cancel.requested header.agent": "the same",
@@ -142,6 +145,9 @@ SOMETIMES: dict[str, str] = {
     "session.opened .commands[] shorter": "it shows where such a command was given",
     "session.opened .commands[].type": "it shows where such a command was given",
     "session.opened .(date|git.branch|git.changed)": "told to the model at the first opening only",
+    "session.opened .settings.agents_(depth|parallel|total)_max": "it shows where agents are spawned",
+    "session.opened .settings.compact_permille": "it shows where a conversation is compacted",
+    "session.opened .settings.park_seconds_min": "it shows where a provider wants a long wait",
     "session.opened .settings.approval_timeout_seconds": "it shows where somebody was asked",
     "session.opened .settings.mode": "it shows where a call meets it",
     "session.opened .settings.model_calls_max": "it shows where the limit is reached",

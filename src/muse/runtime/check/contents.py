@@ -146,6 +146,10 @@ class Contents:
         settings, agent = state.settings, state.agents.get(event.agent)
         if settings is None or agent is None:
             return
+        if isinstance(body, ModelFailed) and body.usage != Usage():
+            raise Diverged(
+                "decoding", f"{body.call} failed, and nothing says what it used", "no usage", one(body.usage)
+            )
         if body.raw is None:
             if isinstance(body, ModelResponded):
                 self.undecoded.append(event.seq)

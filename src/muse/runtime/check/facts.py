@@ -146,6 +146,8 @@ class Facts:
         _require_cause(event, call.intent)
         if isinstance(body, ModelFailed) and body.failure == "cancelled" and not call.cancelling:
             raise Diverged("no_intent", f"{body.call} was cancelled, and nobody asked for that")
+        if isinstance(body, ModelFailed) and body.retry_until:
+            _require_long_wait(state, body)
 
     def _finished(self, state: Session, event: Event, body: ToolFinished) -> None:
         run = _run(state, event, body.call)
@@ -219,6 +221,15 @@ def _require_end(run: ToolRun, body: ToolFinished, verdict: str) -> None:
     if body.status == "ok" and run.observed.summary and body.text != run.observed.summary:
         what = f"{body.call} ended in other words than were made beforehand"
         raise Diverged("content", what, run.observed.summary, body.text)
+
+
+def _require_long_wait(state: Session, body: ModelFailed) -> None:
+    """A date is given for a wait that parks an agent, and for no shorter one."""
+    assert state.settings is not None
+    least, wanted = state.settings.park_seconds_min * 1000, body.retry_after_ms or 0
+    if wanted < least:
+        what = f"the failure of {body.call} gives a date for a wait that is not long"
+        raise Diverged("order", what, f"at least {least} ms", f"{wanted} ms")
 
 
 def _agent(state: Session, event: Event) -> Agent:
