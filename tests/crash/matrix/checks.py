@@ -216,9 +216,14 @@ def doubts(seen: Seen) -> list[Finding]:
 
 def silent(seen: Seen) -> list[Finding]:
     """A call that was under way when its host died is doubted and reconciled before anything else happens to it."""
+    return unsettled(seen.events)
+
+
+def unsettled(events: list[Event]) -> list[Finding]:
+    """As `silent`, of any events."""
     found = []
     open_calls: dict[str, list[str]] = {}
-    for event in seen.events:
+    for event in events:
         kind, call = event["type"], event["body"].get("call", "")
         if kind == "session.opened":
             for steps in open_calls.values():

@@ -222,7 +222,7 @@ def _kill_all(pids: list[int]) -> bool:
 
 def _calls(rig: Rig, wanted: Callable[[Path], bool]) -> set[str]:
     found = set()
-    for folder in rig.muse_home.glob("run/*/calls/main-*"):
+    for folder in rig.muse_home.glob("run/*/calls/main*"):
         if wanted(folder):
             found.add(folder.name.rpartition(".")[0].replace("-", "/"))
     return found
