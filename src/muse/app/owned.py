@@ -15,6 +15,7 @@ from muse.app.places import event_at, open_log, path_of, run_folder
 from muse.app.sandbox import sandbox_of
 from muse.app.watching import Watching
 from muse.config import Config
+from muse.decide.agent_tools import agent_tools
 from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
 from muse.event.content import Settings, ToolSpec
@@ -24,6 +25,7 @@ from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
 from muse.runtime.seal import seal
 from muse.runtime.session import Running, Session, Taken, claim
+from muse.runtime.signals import LiveSignals
 
 
 class Owned:
@@ -74,7 +76,7 @@ class Owned:
                     sandbox=self.sandbox,
                 )
             )
-            return tuple(tool.spec for tool in found.values())
+            return (*(tool.spec for tool in found.values()), *agent_tools())
 
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
@@ -86,14 +88,24 @@ class Owned:
         self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets, self.sandbox.writable)
         equipment = Equipment(
             model=model, tools=found, workspace=Workspace(workspace), log=log, blobs=self._blob_log,
-            settled=self._settled, on_signal=on_signal, changes=self._watching.changes,
+            settled=self._settled, on_signal=self._signal, changes=self._watching.changes,
             leftovers=RunnerLeftovers(self._runner, self._secrets.mask),
         )  # fmt: skip
         self._log = log
+        self._on_event, self._on_signal = on_event, on_signal
+        self._live = LiveSignals(run_folder(log.session), log.session)
         self.running = Running(
-            log, ownership, rules(), equipment, on_event, stay=stay, show_after=show_after, on_fatal=on_fatal,
+            log, ownership, rules(), equipment, self._event, stay=stay, show_after=show_after, on_fatal=on_fatal,
             screen=self._screen,
         )  # fmt: skip
+
+    def _event(self, event: Event) -> None:
+        self._live.event(event)
+        self._on_event(event)
+
+    def _signal(self, call: str, text: str) -> None:
+        self._live.signal(call, text)
+        self._on_signal(call, text)
 
     def _settled(self, call: str, attempt: int) -> None:
         """The result is in the log: what the runner has of it may go. What cannot be taken away stays as litter."""
@@ -133,13 +145,29 @@ class Owned:
     async def run(self) -> Session:
         """Go on until the session closes, then let go of runner and log."""
         try:
-            state = await self.running.run()
+            state = await self._run_live()
             self.sandbox.close()
             return state
         finally:
             with anyio.CancelScope(shield=True):
                 await self._runner.aclose()
             self.close()
+
+    async def _run_live(self) -> Session:
+        """Run, and tell watchers meanwhile what is streamed."""
+        failed: MuseError | None = None
+        state: Session | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._live.serve)
+            try:
+                state = await self.running.run()
+            except MuseError as error:
+                failed = error
+            tasks.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        assert state is not None
+        return state
 
     def leave(self) -> None:
         """Close the log at once, cancelling nothing: for a process that ends right after. Commands go on under the

@@ -49,6 +49,7 @@ from muse.event.kinds import (
     UserPrompted,
 )  # fmt: skip
 from muse.failpoint import hit
+from muse.fold.agents import below
 from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
 from muse.runtime.changes import Changes
@@ -203,7 +204,7 @@ class Dispatch:
         match body:
             case ModelRequested():
                 self._tasks.start_soon(self._guarding, self._ask, event, body, request)
-            case ToolStarted():
+            case ToolStarted() if body.recovery != "derived":  # such a one touches nothing but the log
                 self._begin(event.agent, event.seq, body)
             case EffectDoubted():
                 self._tasks.start_soon(self._guarding, self._recover, event.agent, body.call, event.seq)
@@ -216,8 +217,7 @@ class Dispatch:
             case ToolFinished():
                 self._has.settled(body.call, body.attempt)
             case CancelRequested() | UserPrompted():
-                self._cancel_marked(state, event.agent)
-                self._end_marked(state, body)
+                self._cancel(state, event.agent, body)
             case _:
                 self._named(body)
 
@@ -226,6 +226,12 @@ class Dispatch:
         if (changes := self._changes_of(agent, body.tool)) and not body.observed.error:
             changes.started(body.call, body.observed)
         self._tasks.start_soon(self._guarding, self._run, agent, intent, body, False)
+
+    def _cancel(self, state: Session, agent_id: str, body: CancelRequested | UserPrompted) -> None:
+        tree = isinstance(body, CancelRequested) and body.target == "tree"
+        for one in (agent_id, *(child.id for child in below(state, agent_id) if tree)):
+            self._cancel_marked(state, one)
+        self._end_marked(state, body)
 
     def _cancel_marked(self, state: Session, agent_id: str) -> None:
         agent = state.agents.get(agent_id)
@@ -434,11 +440,11 @@ class Dispatch:
     def _cannot_run(self, agent: str, tool: str, args: str) -> ToolResult | None:
         """Why a call cannot run: the agent was not given such a tool, though others may have one."""
         given = {spec.name for spec in self._to.state.agents[agent].tools}
+        if tool in given and approval.parsed(args) is None:
+            return ToolResult(status="error", text="The arguments are no JSON object. Send the call again, whole.")
         if tool not in given or tool not in self._places.of(agent).tools:
             names = ", ".join(sorted(given))
             return ToolResult(status="error", text=f"There is no tool named {tool!r}. You have: {names}.")
-        if approval.parsed(args) is None:
-            return ToolResult(status="error", text="The arguments are no JSON object. Send the call again, whole.")
         return None
 
     def _call(self, key: str, attempt: int, tool: str, args: str) -> ToolCall:
