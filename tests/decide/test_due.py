@@ -9,7 +9,8 @@ import pytest
 
 from muse.decide import approval
 from muse.decide.context import Builder, Rules
-from muse.decide.due import BACKOFF_MAX_MS, due
+from muse.decide.due import due
+from muse.decide.limits import BACKOFF_MAX_MS
 from muse.effect.model import scripted
 from muse.event.content import Block, Host, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, Unknown

@@ -10,7 +10,7 @@ from itertools import chain
 
 import msgspec
 
-from muse.decide import agents, approval, policy
+from muse.decide import agents, approval, limits, policy
 from muse.decide.context import Rules, next_request, system_prompt
 from muse.decide.decision import Due
 from muse.decide.paths import named_path
@@ -20,18 +20,15 @@ from muse.event.kinds import (
     AgentSpawned,
     ApprovalDecided,
     ApprovalRequested,
-    BudgetReached,
     EffectDoubted,
     ModelRequested,
     SessionClosed,
     TimerSet,
     ToolStarted,
 )  # fmt: skip
-from muse.fold.agents import may_retry, root, stuck
+from muse.fold.agents import root, stuck
 from muse.fold.models import model_ref
-from muse.fold.state import Agent, ModelCall, Session, ToolRun
-
-BACKOFF_MAX_MS = 60_000
+from muse.fold.state import Agent, Session, ToolRun
 
 USES_REMEMBERED = 8192
 """Tool uses of which it is remembered what the rules say: more than one response holds."""
@@ -54,6 +51,9 @@ def upcoming(state: Session, agents: Iterable[str], rules: Rules) -> Iterator[Du
         yield _spawn_main(state)
         return
     nothing = True
+    for one in limits.clock(state):
+        nothing = False
+        yield one
     for agent_id in sorted(agents):
         if (agent := state.agents.get(agent_id)) is not None:
             for one in _agent(state, agent, rules):
@@ -191,17 +191,17 @@ def _start(state: Session, agent: Agent, run: ToolRun, rule: str = "") -> Due:
 
 
 def _model(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
-    call, settings = agent.call, state.settings
-    assert settings is not None
-    if call is None:
-        if agent.calls_max and agent.calls_in_turn >= agent.calls_max:
-            yield Due(agent.id, agent.cause, BudgetReached(limit="model_calls", value=agent.calls_in_turn))
+    call = agent.call
+    if call is not None and call.phase == "failed":
+        yield from limits.after_failure(state, agent, call)
+    elif call is None or call.phase == "retry":
+        cause = call.cause if call is not None else agent.cause
+        if (stop := limits.reached(state, agent)) is not None:
+            yield Due(agent.id, cause, stop)
+        elif call is None:
+            yield _request(state, agent, rules, f"{agent.id}/{agent.next_n}", 1, cause)
         else:
-            yield _request(state, agent, rules, f"{agent.id}/{agent.next_n}", 1, agent.cause)
-    elif call.phase == "retry":
-        yield _request(state, agent, rules, call.key, call.attempt + 1, call.cause)
-    elif call.phase == "failed" and may_retry(state, call) and f"retry:{call.key}" not in state.timers:
-        yield Due(agent.id, call.cause, TimerSet(key=f"retry:{call.key}", duration_ms=backoff_ms(call, settings)))
+            yield _request(state, agent, rules, call.key, call.attempt + 1, cause)
 
 
 def _request(state: Session, agent: Agent, rules: Rules, key: str, attempt: int, cause: int) -> Due:
@@ -247,17 +247,9 @@ def _first_halted(state: Session) -> Agent | None:
 def _halt(state: Session, agent: Agent) -> tuple[str, str]:
     """Why an agent cannot go on, as an outcome of the session."""
     who = "" if agent.id == "main" else f"{agent.id}: "
-    if agent.call is not None:
+    if agent.call is not None and agent.ending != "budget":
         return "provider", f"{who}{agent.call.failure}: {agent.call.message}"
-    return "budget", f"{who}{agent.reason or state.budget}"
-
-
-def backoff_ms(call: ModelCall, settings: Settings) -> int:
-    """The wait before the next attempt: doubling from `retry_base_ms`, capped, up to a quarter longer by the jitter
-    that the failure recorded; what the provider asked for where that is longer."""
-    doubled = min(settings.retry_base_ms << (call.failures - 1), BACKOFF_MAX_MS)
-    jittered = doubled + doubled * call.jitter_permille // 4000
-    return max(jittered, call.retry_after_ms or 0)
+    return "budget", f"{who}{agent.reason}"
 
 
 def recovery_of(agent: Agent, run: ToolRun) -> RecoveryClass:

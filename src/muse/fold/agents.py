@@ -18,18 +18,23 @@ from muse.event.kinds import (
     AgentPaused,
     AgentSpawned,
     CancelRequested,
+    ModelChanged,
     ModelFailed,
+    ModelRequested,
     ModelResponded,
     QuestionAnswered,
     QuestionAsked,
     ResultDelivered,
+    TimerFired,
     WorktreePrepared,
 )  # fmt: skip
-from muse.fold import turns
+from muse.fold import limits, turns
+from muse.fold.limits import above as above
+from muse.fold.models import RETRYABLE as RETRYABLE
+from muse.fold.models import fallback_of
+from muse.fold.models import may_retry as may_retry
 from muse.fold.state import Agent, ModelCall, Session
 
-RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeout", "cut", "garbage"})
-"""Failures of a model attempt after which the same request may be sent again."""
 MESSAGE = "[Message from {sender}]\n{text}"
 OWN_TREE = "[You work in a working tree of your own, {path}: the files as they were in your parent's workspace.]"
 NO_TREE = "no working tree could be made for it: {why}"
@@ -38,20 +43,14 @@ NO_TREE = "no working tree could be made for it: {why}"
 # -- questions to a state ----------------------------------------------------------------------------------------------
 
 
-def may_retry(state: Session, call: ModelCall) -> bool:
-    """Whether a failed attempt is followed by another."""
-    assert state.settings is not None
-    return call.failure in RETRYABLE and call.failures < state.settings.model_attempts_max
-
-
 def stuck(state: Session, agent: Agent) -> bool:
     """In a turn that cannot go on by itself: the provider failed for good, or a limit was reached."""
     if agent.ending == "budget":
         return True
     call = agent.call
-    if call is None:
-        return bool(state.budget) and not agent.batch
-    return call.phase == "failed" and f"retry:{call.key}" not in state.timers and not may_retry(state, call)
+    if call is None or call.phase != "failed" or f"retry:{call.key}" in state.timers:
+        return False
+    return not may_retry(state, call) and fallback_of(state, agent) is None
 
 
 def parked(state: Session, call: ModelCall) -> bool:
@@ -67,14 +66,6 @@ def below(state: Session, agent_id: str) -> Iterator[Agent]:
         if child in state.agents:
             yield state.agents[child]
             yield from below(state, child)
-
-
-def above(state: Session, agent_id: str) -> Iterator[Agent]:
-    """Its parent, and theirs."""
-    agent = state.agents.get(agent_id)
-    while agent is not None and agent.parent in state.agents:
-        agent = state.agents[agent.parent]
-        yield agent
 
 
 def home(state: Session, agent_id: str) -> str:
@@ -148,8 +139,12 @@ def concerned(state: Session, event: Event) -> Iterator[str]:
     elif isinstance(body, CancelRequested | AgentPaused | AgentContinued):
         if body.target == "tree":
             yield from (agent.id for agent in below(state, agent_id))
-    elif isinstance(body, AgentFinished | ModelResponded | ModelFailed):
+    elif isinstance(body, AgentFinished | ModelRequested | ModelResponded | ModelFailed):
         yield from (agent.id for agent in above(state, agent_id))
+    elif isinstance(body, TimerFired) and body.key == limits.CLOCK:
+        yield from limits.timed(state)
+    elif isinstance(body, ModelChanged):
+        yield from state.agents
 
 
 # -- a child's life ----------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 import msgspec
 
-from muse.event.content import Usage
+from muse.event.content import ModelRef
 from muse.event.conversation import Answered
 from muse.event.envelope import Event
 from muse.event.kinds import ModelChanged, ModelFailed, ModelRequested, ModelResponded
-from muse.fold import imported, turns
-from muse.fold.state import ModelCall, Session, ToolRun
+from muse.fold import imported, limits, turns
+from muse.fold.models import fallback_of, model_ref, ref_of, session_ref
+from muse.fold.state import Agent, ModelCall, Session, ToolRun
 
 
 def model_requested(state: Session, event: Event, body: ModelRequested) -> set[str]:
@@ -24,11 +25,24 @@ def model_requested(state: Session, event: Event, body: ModelRequested) -> set[s
         intent=event.seq,
         cause=event.seq,
         failures=previous.failures if previous else 0,
+        ref=_asked(state, agent),
     )
     if previous is None:
         agent.next_n += 1
         agent.calls_in_turn += 1
-    return {event.agent}
+    if agent.turn_counted:
+        return {event.agent}
+    agent.turn_counted = True
+    return {event.agent} | limits.counted(state, agent, turns=1)
+
+
+def _asked(state: Session, agent: Agent) -> ModelRef | None:
+    """The model that is asked. An agent that was spawned with one of its own keeps it from its first request on."""
+    if state.settings is None:
+        return None
+    if agent.model and agent.ref is None:
+        agent.ref = ref_of(state, agent.model)
+    return model_ref(state, agent)
 
 
 def model_responded(state: Session, event: Event, body: ModelResponded) -> set[str]:
@@ -38,7 +52,7 @@ def model_responded(state: Session, event: Event, body: ModelResponded) -> set[s
     if state.imported:
         imported.responded(agent, body.call)
     agent.call, agent.cause = None, event.seq
-    agent.usage = added(agent.usage, body.usage)
+    stopped = limits.counted(state, agent, usage=body.usage, answered=1)
     agent.steps += 1
     agent.add(Answered(seq=event.seq, call=body.call, blocks=body.blocks))
     for block in body.blocks:
@@ -50,33 +64,89 @@ def model_responded(state: Session, event: Event, body: ModelResponded) -> set[s
         turns.cancel(state, agent, event.seq, "the user cancelled the turn")
     elif not agent.batch:
         turns.answered(agent, body.stop)
-    return {event.agent}
+    return {event.agent} | stopped
 
 
 def model_failed(state: Session, event: Event, body: ModelFailed) -> set[str]:
     """An attempt gave no whole response."""
     agent = state.agents[event.agent]
+    stopped = limits.counted(state, agent, usage=body.usage)
     call = agent.call
     if call is None:
-        return set()
+        return stopped
     if call.cancelling or body.failure == "cancelled":
         agent.call = None
         turns.interrupted(agent, event.seq, body.partial)
-        return {event.agent}
+        return {event.agent} | stopped
     call.phase, call.cause, call.failure, call.message = "failed", event.seq, body.failure, body.message
-    call.failures += 1
-    call.retry_after_ms, call.jitter_permille = body.retry_after_ms, body.jitter_permille
-    return {event.agent}
+    call.retry_after_ms, call.retry_until, call.jitter_permille = (
+        body.retry_after_ms,
+        body.retry_until,
+        body.jitter_permille,
+    )
+    if not body.retry_until:
+        call.failures += 1
+    return {event.agent} | stopped
 
 
 def model_changed(state: Session, event: Event, body: ModelChanged) -> set[str]:
-    """Another model of the same provider. An owner reaches one provider; a new one comes with a new owner."""
+    """Another model: for this agent's failed call, which goes on with it, or for the session, if its owner reaches the
+    provider."""
     settings = state.settings
-    if settings is not None and (settings.provider, settings.dialect) == (body.provider, body.dialect):
-        state.settings = msgspec.structs.replace(settings, model=body.model)
-    return set()
+    if settings is None:
+        return set()
+    ref = ModelRef(provider=body.provider, dialect=body.dialect, model=body.model)
+    if body.reason == "fallback":
+        return _fallen_back(state, event, ref)
+    known = {(one.provider, one.dialect) for one in (session_ref(settings), *settings.models, *settings.fallbacks)}
+    if (body.provider, body.dialect) not in known:
+        return set()
+    state.settings = msgspec.structs.replace(settings, provider=body.provider, dialect=body.dialect, model=body.model)
+    for agent in state.agents.values():
+        changed(state, agent, event.seq, session_ref(settings))
+    return set(state.agents)
 
 
-def added(a: Usage, b: Usage) -> Usage:
-    """The sum of two usages."""
-    return Usage(**{name: getattr(a, name) + getattr(b, name) for name in Usage.__struct_fields__})
+def _fallen_back(state: Session, event: Event, ref: ModelRef) -> set[str]:
+    agent = state.agents.get(event.agent)
+    assert state.settings is not None
+    if agent is None or agent.call is None or agent.call.phase != "failed":
+        return set()
+    left = state.settings.fallbacks[agent.fallback :]
+    agent.fallback += left.index(ref) + 1 if ref in left else 0
+    agent.ref, agent.foreign = ref, event.seq
+    _again(state, agent.call, event.seq)
+    return {event.agent}
+
+
+def _again(state: Session, call: ModelCall, seq: int) -> None:
+    """A failed call is made again at once, with all its attempts."""
+    state.timers.pop(f"retry:{call.key}", None)
+    call.phase, call.failures, call.retry_until, call.cause = "retry", 0, "", seq
+
+
+def changed(state: Session, agent: Agent, seq: int, before: ModelRef) -> None:
+    """The session's model was `before`. Who had fallen back goes with it to another, and does not wait for the date of
+    a provider that it does not ask any more."""
+    assert state.settings is not None
+    if session_ref(state.settings) == before:
+        return
+    if agent.fallback:
+        agent.ref, agent.fallback = None, 0
+    call = agent.call
+    if call is not None and call.phase == "failed" and call.ref not in (None, model_ref(state, agent)):
+        _again(state, call, seq)
+
+
+def reopened(state: Session, agent: Agent, seq: int) -> None:
+    """A call that had given up is made again when a person opens the session; one that is parked goes on waiting, but
+    where there is a fallback now."""
+    call = agent.call
+    if call is None or call.phase != "failed":
+        return
+    key = f"retry:{call.key}"
+    if not call.retry_until:
+        if key not in state.timers:
+            _again(state, call, seq)
+    elif (timer := state.timers.pop(key, None)) is not None and fallback_of(state, agent) is None:
+        state.timers[key] = timer

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muse.event.content import Settings
 from muse.event.conversation import Said
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import (
@@ -55,6 +56,7 @@ from muse.event.kinds import (
     WorktreeRemoved,
 )  # fmt: skip
 from muse.fold import agents, calls, files, imported, limits, turns
+from muse.fold.models import session_ref
 from muse.fold.state import Agent, PolicyStep, Process, Session, ToolRun, Undo, process_key, touch
 
 NOT_GONE_BY: Final = frozenset(
@@ -151,18 +153,18 @@ def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
     # How long an approval waits is a matter of who sits there now: the limit is set anew under this opening's settings.
     state.timers = {key: timer for key, timer in state.timers.items() if not key.startswith("approval:")}
     for agent in state.agents.values():
-        _reopened(state, agent, event.seq, body.settings.model_calls_max)
+        _reopened(state, agent, event.seq, body.settings.model_calls_max, before)
         agent.tools = tuple(spec for spec in body.tools if spec.name in {tool.name for tool in agent.tools})
         if moved_from != body.workspace:
             turns.moved(agent, event.seq, moved_from, body.workspace)
     return set(state.agents) | {event.agent}
 
 
-def _reopened(state: Session, agent: Agent, seq: int, calls_max: int) -> None:
+def _reopened(state: Session, agent: Agent, seq: int, calls_max: int, before: Settings | None) -> None:
     """What had given up gets another chance when a person opens the session again; what waits goes on waiting."""
-    call = agent.call
-    if call is not None and call.phase == "failed" and f"retry:{call.key}" not in state.timers:
-        call.phase, call.failures, call.cause = "retry", 0, seq
+    if before is not None:
+        calls.changed(state, agent, seq, session_ref(before))
+    calls.reopened(state, agent, seq)
     agent.calls_max = calls_max
     if agent.ending == "budget":
         agent.ending, agent.calls_in_turn = "", 0

@@ -5,7 +5,10 @@ from pathlib import PurePosixPath
 import msgspec
 
 from muse.event.content import ModelFacts, ModelRef, Settings, Usage
-from muse.fold.state import Agent, Session
+from muse.fold.state import Agent, ModelCall, Session
+
+RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeout", "cut", "garbage"})
+"""Failures of a model attempt after which the same request may be sent again."""
 
 
 def session_ref(settings: Settings) -> ModelRef:
@@ -40,6 +43,24 @@ def model_ref(state: Session, agent: Agent) -> ModelRef:
     """The model that the agent's next request goes to."""
     assert state.settings is not None, "a model before the first opening"
     return agent.ref or ref_of(state, agent.model) or session_ref(state.settings)
+
+
+def may_retry(state: Session, call: ModelCall) -> bool:
+    """Whether a failed attempt is followed by another of the same model, now or when the provider's date has come."""
+    assert state.settings is not None
+    within = call.failures < state.settings.model_attempts_max or bool(call.retry_until)
+    return call.failure in RETRYABLE and within
+
+
+def fallback_of(state: Session, agent: Agent) -> ModelRef | None:
+    """The model that the agent's failed call goes on with: the next fallback, when attempts are used up or the provider
+    wants a long wait. None while there is nothing to switch."""
+    call, settings = agent.call, state.settings
+    if call is None or settings is None or call.phase != "failed" or call.failure not in RETRYABLE:
+        return None
+    if f"retry:{call.key}" in state.timers or not (call.retry_until or not may_retry(state, call)):
+        return None
+    return next((one for one in settings.fallbacks[agent.fallback :] if one != model_ref(state, agent)), None)
 
 
 def facts_of(settings: Settings, ref: ModelRef) -> ModelFacts:

@@ -79,7 +79,8 @@ class Agent(msgspec.Struct, kw_only=True):
     works in ("": the session's), `tree` the line of snapshots there, `preparing` that this folder is being made.
     `finished` is the seq of its `agent.finished`, `result` what that says, `undelivered` its own children whose
     results it has not been given. `ref` is the model it asks (None: the session's), `fallback` how many fallbacks it
-    has gone through, `foreign` the seq up to which other models answered. `context_tokens` is the size of the last request as the provider counted it with its answer,
+    has gone through, `foreign` the seq up to which other models answered. `context_tokens` is the size of the last
+    request as the provider counted it with its answer,
     `added_bytes` what the transcript of `items_bytes` got since; `refused_tokens` the size of a request that was too
     large. `summary`, written by `summary_call`, is to replace the start of the first `summary_upto` items; `aside` is
     the call that waits meanwhile. What was compacted began at event `compacted_from` (0: nothing was). `usage_below`,

@@ -156,10 +156,10 @@ def end(agent: Agent, outcome: str, reason: str, partial: str = "") -> None:
 def begin(agent: Agent, seq: int) -> None:
     """A turn of the agent begins with event `seq`."""
     agent.turn, agent.outcome, agent.reason, agent.ending, agent.cause = True, "", "", "", seq
-    agent.calls_in_turn = 0
+    agent.calls_in_turn, agent.turn_counted = 0, False
 
 
 def _stuck(state: Session, agent: Agent) -> bool:
     call = agent.call
     failed = call is not None and call.phase == "failed" and f"retry:{call.key}" not in state.timers
-    return failed or agent.ending == "budget"
+    return (failed and not (call and call.retry_until)) or agent.ending == "budget"

@@ -138,7 +138,7 @@ KINDS: dict[str, Kind] = {
     "effect.doubted": _kind(EffectDoubted, "decision", "call attempt recovery"),
     "effect.reconciled": _kind(EffectReconciled, "fact", "call attempt verdict"),
     "command.refused": _kind(CommandRefused, "fact", "command why"),
-    "budget.reached": _kind(BudgetReached, "decision", "limit value scope"),
+    "budget.reached": _kind(BudgetReached, "decision", "limit value scope of"),
     "budget.raised": _kind(BudgetRaised, "command", "limit value scope"),
     "timer.set": _kind(TimerSet, "decision", "key duration_ms"),
     "timer.fired": _kind(TimerFired, "fact", "key"),

@@ -63,12 +63,14 @@ class CommandRefused(Content, frozen=True):
 
 
 class BudgetReached(Content, frozen=True):
-    """A limit stopped the agent, in its own lane; with `scope` `session` all agents, with `tree` it and all below it.
-    `limit` is its name, `value` what was reached."""
+    """A limit stopped the agent in whose lane it stands: it sends no further request. `limit` is its name, `value` what
+    was reached; `scope` says whose budget it is: of this agent, of the session, or of the agent `of` with all below it,
+    among which this one is. Each agent that the same budget stops has an event of its own."""
 
     limit: str
     value: int
     scope: Literal["agent", "session", "tree"] = "agent"
+    of: str = ""
 
 
 class BudgetRaised(Content, frozen=True):
