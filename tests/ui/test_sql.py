@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 from muse import app
@@ -18,11 +19,17 @@ from muse.app import tables
 from muse.errors import LimitReached
 from muse.event.content import Block, FileChange, Observed, Origin, Usage
 from muse.event.kinds import (
+    AgentContinued,
     AgentFinished,
+    AgentMessaged,
+    AgentPaused,
     AgentSpawned,
     ApprovalDecided,
     ApprovalRequested,
+    BudgetRaised,
+    BudgetReached,
     CancelRequested,
+    ContextCompacted,
     EffectDoubted,
     EffectReconciled,
     FilesChanged,
@@ -33,10 +40,15 @@ from muse.event.kinds import (
     ProcessAdopted,
     ProcessReaped,
     ProcessStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    ResultDelivered,
     SessionClosed,
     ToolFinished,
     ToolStarted,
     UserPrompted,
+    WorktreePrepared,
+    WorktreeRemoved,
 )
 from muse.log.tables.database import Database
 from muse.log.tables.gathering import gather
@@ -213,6 +225,81 @@ def test_agents_costs_doubts_processes_prompts_and_sessions(home: Path) -> None:
     ]
     assert values(home, "SELECT session, name, events, openings, crashes, outcome, reason, model FROM sessions") == [
         (SESSION, "Nightly", 28, 1, 0, "failed", "tests", "-")
+    ]
+
+
+def test_what_passes_between_agents_and_people(tmp_path: Path) -> None:
+    """Two children with a working tree, a question that was answered twice, a message, a cancelling by an agent and by
+    a person, a budget, a compaction, a result."""
+    bob = Origin(user="bob", terminal="tty1", client="answer")
+    with Telling(tmp_path, SESSION) as log:
+        log.say(AgentSpawned(system="s"), UserPrompted(text="go"))  # 2, 3
+        child = AgentSpawned(parent="main", call="main/2", task="t", name="Ann", role="reviewer", isolation="worktree")
+        log.say(child, WorktreePrepared(path="/w/1", base="c0ffee"), agent="main.1")  # 4, 5
+        log.say(
+            msgspec.structs.replace(child, index=1, name="", role=""),  # 6
+            WorktreePrepared(path="", base="", error="no room"),  # 7
+            AgentFinished(outcome="failed", text="no working tree"),  # 8
+            agent="main.2",
+        )
+        log.say(
+            requested("main.1/1"),  # 9
+            ModelFailed(call="main.1/1", attempt=1, failure="rate_limited", retry_until="2026-12-01T00:00:00.000000Z",
+                        retry_after_ms=90_000, usage=Usage(input=5)),  # 10
+            QuestionAsked(call="main.1/2", text="Red?", options=("yes", "no")),  # 11
+            QuestionAnswered(question=11, text="no", origin=bob),  # 12
+            QuestionAnswered(question=11, text="yes", origin=ADA),  # 13
+            AgentMessaged(to="main", text="nearly there", call="main.1/3"),  # 14
+            CancelRequested(target="tree", by="main/4", why="enough"),  # 15
+            AgentFinished(outcome="done", text="first"),  # 16
+            requested("main.1/4"),  # 17
+            WorktreeRemoved(path="/w/1", left=("a", "b"), why="not in the log"),  # 18
+            ContextCompacted(first=3, last=9, text="in short", method="summary", call="main.1/5", bytes_before=900,
+                             bytes_after=90),  # 19
+            BudgetReached(limit="tokens", value=512, scope="session"),  # 20
+            agent="main.1",
+        )  # fmt: skip
+        log.say(
+            ResultDelivered(child="main.2", text="it failed", outcome="failed"),  # 21
+            AgentPaused(target="tree", why="lunch", origin=ADA),  # 22
+            AgentContinued(origin=ADA),  # 23
+            CancelRequested(target="prompt", prompt=3, origin=bob),  # 24
+            BudgetRaised(limit="tokens", value=9_000, scope="session", origin=ADA),  # 25
+        )
+    columns = "agent, place, name, role, isolation, workspace, finished, outcome, answer"
+    assert values(tmp_path, f"SELECT {columns} FROM agents WHERE parent = 'main' ORDER BY place") == [
+        ("main.1", 0, "Ann", "reviewer", "worktree", "/w/1", None, "", None),
+        ("main.2", 1, None, None, "worktree", None, 8, "failed", "no working tree"),
+    ]
+    assert values(tmp_path, "SELECT seq, agent, recipient, how, outcome, call, text FROM messages") == [
+        (14, "main.1", "main", "message", None, "main.1/3", "nearly there"),
+        (21, "main.2", "main", "result", "failed", None, "it failed"),
+    ]
+    columns = "agent, call, asked, text, options, answered, answer, person, terminal"
+    assert values(tmp_path, f"SELECT {columns} FROM questions") == [
+        ("main.1", "main.1/2", 11, "Red?", "yes\nno", 12, "no", "bob", "tty1")
+    ]
+    columns = "seq, agent, how, target, prompt, by_call, person, client, why"
+    assert values(tmp_path, f"SELECT {columns} FROM interruptions") == [
+        (15, "main.1", "cancel", "tree", None, "main/4", "", "", "enough"),
+        (22, "main", "pause", "tree", None, None, "ada", "chat", "lunch"),
+        (23, "main", "continue", "agent", None, None, "ada", "chat", ""),
+        (24, "main", "cancel", "prompt", 3, None, "bob", "answer", ""),
+    ]
+    assert values(tmp_path, "SELECT seq, agent, how, budget, scope, value, person FROM budgets") == [
+        (20, "main.1", "reached", "tokens", "session", 512, ""),
+        (25, "main", "raised", "tokens", "session", 9000, "ada"),
+    ]
+    columns = "agent, method, first_seq, last_seq, results, call, bytes_before, bytes_after, text"
+    assert values(tmp_path, f"SELECT {columns} FROM compactions") == [
+        ("main.1", "summary", 3, 9, 0, "main.1/5", 900, 90, "in short")
+    ]
+    assert values(tmp_path, "SELECT agent, path, base, prepared, error, removed, kept, why FROM worktrees") == [
+        ("main.1", "/w/1", "c0ffee", 5, "", None, "a\nb", "not in the log"),
+        ("main.2", "", None, 7, "no room", None, None, None),
+    ]
+    assert values(tmp_path, "SELECT purpose, input, retry_until FROM model_requests WHERE requested = 9") == [
+        ("turn", 5, "2026-12-01T00:00:00.000000Z")
     ]
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from muse.errors import Damaged, InvalidEvent
 from muse.log.protocol import Stored
+from muse.log.tables import between
 from muse.log.tables.others import Agents, Costs, Events, Files, Prompts, Sessions
 from muse.log.tables.rows import Contents, Gatherer, Row, Streams, fact_of, type_of
 from muse.log.tables.steps import Approvals, Calls, Doubts, ModelRequests, Processes
@@ -15,7 +16,7 @@ ROWS_AT_ONCE: Final = 2_000
 _MAKERS: Final[dict[str, Callable[[frozenset[str], Contents], Gatherer]]] = {
     "sessions": Sessions, "events": Events, "prompts": Prompts, "calls": Calls, "model_requests": ModelRequests,
     "approvals": Approvals, "files": Files, "agents": Agents, "costs": Costs, "doubts": Doubts,
-    "processes": Processes,
+    "processes": Processes, **between.MAKERS,
 }  # fmt: skip
 
 

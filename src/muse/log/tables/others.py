@@ -201,9 +201,18 @@ class Agents:
     """`agents`."""
 
     types: frozenset[str] | None = frozenset(
-        {"session.opened", "agent.spawned", "agent.finished", "tool.started", "policy.changed", *(Costs.types or ())}
+        {
+            "session.opened",
+            "agent.spawned",
+            "agent.finished",
+            "tool.started",
+            "policy.changed",
+            "worktree.prepared",
+            *(Costs.types or ()),
+        }
     )
     bodies = types
+    _TEXTS: Final = ("parent", "call", "name", "role", "task", "model", "mode", "workspace")
 
     def __init__(self, used: Collection[str], contents: Contents) -> None:
         self._rows: dict[str, Row] = {}
@@ -215,20 +224,31 @@ class Agents:
         """See `Gatherer`."""
         if fact.type in (Costs.types or ()):
             self._costs.take(fact)
+            if fact.type == "model.requested":
+                self._goes_on(fact.agent)
             return
         if fact.type in ("session.opened", "policy.changed"):
             self._mode = fact.part("settings").get("mode") or fact.text("mode") or self._mode
             return
         row = self._rows.setdefault(fact.agent, {"agent": fact.agent, "calls": 0, "outcome": ""})
         if fact.type == "agent.spawned":
-            row |= {name: fact.text(name) or None for name in ("parent", "call", "task", "model", "mode", "workspace")}
+            row |= {name: fact.text(name) or None for name in self._TEXTS}
             row |= {"address": fact.address, "began": fact.time, "background": fact.number("background") or 0}
+            row |= {"place": fact.number("index") or 0, "isolation": fact.text("isolation") or "shared"}
+        elif fact.type == "worktree.prepared":
+            row["workspace"] = fact.text("path") or None
         elif fact.type == "agent.finished":
             row |= {"finished": fact.seq, "finished_at": fact.time, "outcome": fact.text("outcome")}
             row["answer"] = fact.text("text")
         elif (call := fact.text("call")) not in self._calls:
             self._calls.add(call)
             row["calls"] += 1
+
+    def _goes_on(self, agent: str) -> None:
+        """Words to an agent that had finished begin another turn: its end is still to come."""
+        row = self._rows.get(agent, {})
+        if row.get("finished"):
+            row |= {"finished": None, "finished_at": None, "outcome": "", "answer": None}
 
     def rows(self) -> Iterable[Row]:
         """See `Gatherer`."""

@@ -137,12 +137,13 @@ class ModelRequests:
         if fact.type == "model.requested":
             row |= {name: fact.text(name) for name in ("provider", "model", "builder", "request_sha256")}
             row |= {name: fact.number(name) for name in ("items", "request_bytes")}
-            row |= {"requested": fact.seq, "requested_at": fact.time}
+            row |= {"requested": fact.seq, "requested_at": fact.time, "purpose": fact.text("purpose") or "turn"}
             return
         row |= {"ended": fact.seq, "ended_at": fact.time, "duration_ms": fact.number("duration_ms")}
         if fact.type == "model.failed":
             row |= {"outcome": "failed", "failure": fact.text("failure"), "message": fact.text("message")}
-            row["http_status"] = fact.number("status")
+            row |= {"http_status": fact.number("status"), "retry_until": fact.text("retry_until") or None}
+            row |= {name: number for name, number in tokens(fact).items() if number}
             return
         row |= {"outcome": "responded", "stop": fact.text("stop"), **tokens(fact)}
         row.setdefault("model", fact.text("model"))  # of an imported session requests were not recorded
