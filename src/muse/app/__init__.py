@@ -78,6 +78,7 @@ from muse.app.settings import require_continuable as require_continuable
 from muse.app.settings import settings_again as settings_again
 from muse.app.settings import settings_of as settings_of
 from muse.app.settings import with_rules as with_rules
+from muse.app.signals import LiveFeed as LiveFeed
 from muse.app.taking import Taken as Taken
 from muse.app.taking import take_over as take_over
 from muse.app.verifying import verify_story as verify_story
@@ -85,4 +86,5 @@ from muse.log.catalog import Entry as Entry
 from muse.log.protocol import Log as Log
 from muse.runtime.reading import Position as Position
 from muse.runtime.reading import Reading as Reading
+from muse.runtime.session import Agent as Agent
 from muse.runtime.session import Session as Session

@@ -20,7 +20,6 @@ from typing import Final, Literal
 
 import anyio
 
-from muse.effect.runner import files, peers
 from muse.event.envelope import Event
 from muse.event.kinds import (
     EffectReconciled,
@@ -197,6 +196,8 @@ class LiveSignals:
 
     def _may_watch(self, sock: socket.socket) -> bool:
         """A process of this user that is not one of the session's own commands."""
+        from muse.effect.runner import peers
+
         try:
             return same_user(sock) and not peers.is_below(sock, [str(self._folder)])
         except OSError:  # it has gone
@@ -248,6 +249,8 @@ async def _send(sock: socket.socket, data: bytes) -> None:
 def listen(folder: Path) -> socket.socket:
     """A listening socket in place of whatever stood there: bound under another name and renamed, so that who connects
     finds the old one or the new one. Raises OSError."""
+    from muse.effect.runner import files
+
     for missing in reversed([folder, *folder.parents]):
         if not missing.is_dir():
             files.make_folder(str(missing))

@@ -1,7 +1,8 @@
 """`muse attach`: watch a session that another process runs, read-only and live.
 
-It shows what is recorded, so what a model says appears when its response is whole. Nothing here writes to the log:
-detaching, or being killed, is nothing to the session.
+It shows what is recorded and, on a terminal, what models and commands stream meanwhile (`app.LiveFeed`); where that
+cannot be had, what a model says appears when its response is whole. Nothing here writes to the log: detaching, or being
+killed, is nothing to the session.
 """
 
 import time
@@ -17,7 +18,6 @@ from muse.event.kinds import (
     ApprovalDecided,
     ApprovalRequested,
     CommandRefused,
-    ModelResponded,
     OwnershipTaken,
     SessionClosed,
     SessionOpened,
@@ -26,7 +26,7 @@ from muse.ui.cli import completing
 from muse.ui.cli.address import Place, require_event, resolve
 from muse.ui.cli.drive import EXIT_CODES, INTERRUPTED
 from muse.ui.cli.finding import short_id
-from muse.ui.cli.live import Live
+from muse.ui.cli.watched import Watched
 from muse.view.summary import outcome_words
 from muse.view.visible import lines_of, one_line
 
@@ -54,7 +54,7 @@ def command(address: str, follow: bool, after: int | None, last: int | None, as_
     place = resolve(address, running=True)
     if place.address.seq:
         raise UsageError("attach follows the end", hint="to see one event: muse show; to begin later: --after SEQ")
-    live = Live(as_json=as_json, quiet=quiet)
+    live = Watched(as_json=as_json, quiet=quiet)
     with app.read_session(place.path) as reading:
         require_event(reading, after or 0)
         head = reading.head().seq
@@ -75,7 +75,7 @@ def command(address: str, follow: bool, after: int | None, last: int | None, as_
 class _Watching:
     """One session, watched. `head` is the last event when it began: what comes up to there is the past."""
 
-    def __init__(self, place: Place, live: Live, head: int, follow: bool) -> None:
+    def __init__(self, place: Place, live: Watched, head: int, follow: bool) -> None:
         self._path, self._lane = place.path, place.address.agent
         self._live, self._head, self._follow = live, head, follow
         self._name = short_id(place.path.stem)
@@ -86,6 +86,7 @@ class _Watching:
         self._owner = app.owner_of(place.path)
         self._looked_at = 0.0
         self._is_alone = False
+        self._feed = app.LiveFeed(app.run_folder(place.path.stem)) if live.streams else None
 
     def begin(self) -> None:
         """Say what is watched, and what can be done meanwhile."""
@@ -108,11 +109,8 @@ class _Watching:
         if self._lane and event.agent != self._lane:
             self._live.learn(event)
         else:
-            body = event.body
-            if isinstance(body, ModelResponded):  # its words as the chat shows them: whole, and not in a row
-                words = "".join(block.text for block in body.blocks if block.kind == "text")
-                self._live.signal(body.call, words)
             self._live.event(event)
+            body = event.body
             if isinstance(body, SessionClosed) and body.outcome in ("done", "failed"):
                 self._live.final()
         if event.seq == self._head:
@@ -153,6 +151,7 @@ class _Watching:
         that was seen, so that the last words of its owner are shown too."""
         if self._live.out.gone or self._is_alone:
             return True
+        self._hear()
         now = time.monotonic()
         if self._follow or now - self._looked_at < LOOK_SECONDS:
             return False
@@ -160,6 +159,15 @@ class _Watching:
         self._owner = app.owner_of(self._path)
         self._is_alone = self._owner.is_gone or (self._closed is not None and not self._owner.pid)
         return False
+
+    def _hear(self) -> None:
+        """Show what is streamed. Everything that the log held a moment ago is shown."""
+        if self._feed is None:
+            return
+        self._live.settle()
+        for piece in self._feed.take():
+            if self._lane in ("", piece.agent):
+                self._live.piece(piece)
 
     def end(self) -> int:
         """Say how it ended. Returns the exit code."""

@@ -103,14 +103,14 @@ class Live:
         if not self._rows:
             return
         learn(self._context, event)
-        if isinstance(body, ModelRequested) and event.agent == "main":
+        if isinstance(body, ModelRequested) and event.agent == "main" and body.purpose == "turn":
             self._speaking, self._streamed = body.call, ""
         elif isinstance(body, ToolStarted):
             self._tools.add(body.call)
         elif isinstance(body, ToolFinished):
             self._finish_tail(body.call)
         elif isinstance(body, ModelResponded) and self._streamed and body.call == self._speaking:
-            event = _without_words(event, body)
+            event = without_words(event, body)
         shown = row(event, self._context)
         if shown.summary.startswith("(no words)"):
             shown = msgspec.structs.replace(shown, summary=shown.summary.removeprefix("(no words)").strip())
@@ -185,6 +185,7 @@ class Live:
             self._line(paint(BAR + text, "2", self.err.colour))
 
 
-def _without_words(event: Event, body: ModelResponded) -> Event:
+def without_words(event: Event, body: ModelResponded) -> Event:
+    """The event of a response whose words were shown as they came."""
     blocks = tuple(block for block in body.blocks if block.kind != "text")
     return msgspec.structs.replace(event, body=msgspec.structs.replace(body, blocks=blocks))
