@@ -18,7 +18,7 @@ from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS, CommandVersion, OwnershipTaken, SessionOpened
 from muse.event.text import clean
 from muse.failpoint import hit
-from muse.fold.state import Session
+from muse.fold.state import Agent, Session
 from muse.log.protocol import Claim, Draft, Log, Ownership
 from muse.runtime import host
 from muse.runtime.checkpoint import fold
@@ -30,7 +30,7 @@ from muse.runtime.seal import seal
 if TYPE_CHECKING:
     from muse.effect.tool.masking import KnownSecrets
 
-__all__ = ["FORMAT_VERSION", "Running", "Session", "Taken", "claim", "fold"]
+__all__ = ["FORMAT_VERSION", "Agent", "Running", "Session", "Taken", "claim", "fold"]
 
 FORMAT_VERSION = 1
 
