@@ -78,6 +78,7 @@ class Git:
     def __init__(self, program: str, folder: Path, objects: Path, top: Path, cwd: Path) -> None:
         self._program = program
         self._cwd = cwd
+        self._umask = 0o077  # what it writes holds the contents of files
         self._environment = _environment(folder) | {
             "GIT_DIR": str(folder),
             "GIT_WORK_TREE": str(top),
@@ -92,6 +93,12 @@ class Git:
         # In double quotes a colon is part of a name (gitenvironment(7), GIT_ALTERNATE_OBJECT_DIRECTORIES).
         quoted = ('"' + re.sub(r'(["\\\\])', r"\\\1", folder) + '"' for folder in folders)
         made._environment = self._environment | {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(quoted)}
+        return made
+
+    def with_environment(self, more: Mapping[str, str], *, umask: int) -> "Git":
+        """This one, with more variables, and with this umask (-1: that of this process) for what it writes."""
+        made = copy.copy(self)
+        made._environment, made._umask = self._environment | dict(more), umask
         return made
 
     def run(self, deadline: Deadline, *arguments: str, data: bytes = b"") -> bytes:
@@ -116,7 +123,7 @@ class Git:
                     [self._program, *_OPTIONS, *arguments],
                     stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
                     stdout=subprocess.PIPE, stderr=said, cwd=self._cwd, env=self._environment, start_new_session=True,
-                    umask=0o077,  # what it writes holds the contents of files
+                    umask=self._umask,
                 )  # fmt: skip
             except OSError as error:
                 if not self._cwd.is_dir():
