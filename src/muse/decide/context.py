@@ -5,18 +5,25 @@ Pure: the same state gives the same request, in any process, at any time. The te
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from itertools import chain
+from typing import Literal
 
 import msgspec
 
+from muse.decide import compaction
 from muse.event.content import Role
-from muse.event.conversation import ModelRequest
+from muse.event.conversation import Answered, ModelRequest, TranscriptItem
 from muse.fold.models import model_ref
 from muse.fold.models import ref_of as ref_of
 from muse.fold.state import Agent, Session
 
-RULES_VERSION = 2
-"""2: agents are told that their workspace has moved (`fold.evolve.MOVES_TOLD_SINCE`)."""
+RULES_VERSION = 3
+"""2: agents are told that their workspace has moved (`fold.evolve.MOVES_TOLD_SINCE`). 3: many agents; what a failed
+attempt used is recorded; what only its own provider can read is sent to no other (`fold.calls.UNBOUND_SINCE`)."""
+
+ANSWERS_REMEMBERED = 8192
+"""Answers of other models that are kept without what is bound to those."""
 
 
 class Builder(msgspec.Struct, frozen=True):
@@ -97,13 +104,17 @@ def child_prompt(state: Session, parent: Agent, id: str, role: Role | None, isol
 CHILD_MARK = "---"
 
 
-def next_request(state: Session, agent: Agent, rules: Rules) -> Built:
-    """The request that the agent's next model call sends, steers included."""
+def next_request(state: Session, agent: Agent, rules: Rules, purpose: Literal["turn", "summary"] = "turn") -> Built:
+    """The request that the agent's next model call sends, steers included; or the one that asks for a summary."""
     settings = state.settings
     assert settings is not None
     ref = model_ref(state, agent)
     builder = rules.builders[ref.dialect]
     items = tuple(chain(agent.items, agent.steers))
+    if purpose == "summary":
+        items = (*compaction.summary_items(state, agent), compaction.wish(agent))
+    if agent.foreign:
+        items = tuple(map(unbound(agent.foreign), items))
     request = ModelRequest(
         model=ref.model,
         system=agent.system,
@@ -111,4 +122,20 @@ def next_request(state: Session, agent: Agent, rules: Rules) -> Built:
         items=items,
         output_tokens_max=settings.output_tokens_max,
     )
-    return Built(builder.name, builder.build(request), len(items))
+    return Built(builder.name, builder.build(request), len(items) - (purpose == "summary"))
+
+
+def unbound(upto: int) -> Callable[[TranscriptItem], TranscriptItem]:
+    """What a model is sent of answers that others gave up to event `upto`: texts and tool uses. What their providers
+    alone can read (thoughts, their signatures, blocks of their own making) would be refused."""
+
+    def plain(item: TranscriptItem) -> TranscriptItem:
+        return _unbound(item) if isinstance(item, Answered) and item.seq <= upto else item
+
+    return plain
+
+
+@lru_cache(maxsize=ANSWERS_REMEMBERED)
+def _unbound(item: Answered) -> Answered:
+    kept = (block for block in item.blocks if block.kind in ("text", "tool_use"))
+    return msgspec.structs.replace(item, blocks=tuple(msgspec.structs.replace(block, raw="") for block in kept))

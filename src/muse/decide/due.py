@@ -7,10 +7,11 @@ until nothing is. A verifier derives them again from the log: each recorded deci
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
+from typing import Literal
 
 import msgspec
 
-from muse.decide import agents, approval, limits, policy
+from muse.decide import agents, approval, compaction, limits, policy
 from muse.decide.context import Rules, next_request, system_prompt
 from muse.decide.decision import Due
 from muse.decide.paths import named_path
@@ -20,6 +21,7 @@ from muse.event.kinds import (
     AgentSpawned,
     ApprovalDecided,
     ApprovalRequested,
+    ContextCompacted,
     EffectDoubted,
     ModelRequested,
     SessionClosed,
@@ -198,15 +200,25 @@ def _model(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
         cause = call.cause if call is not None else agent.cause
         if (stop := limits.reached(state, agent)) is not None:
             yield Due(agent.id, cause, stop)
-        elif call is None:
-            yield _request(state, agent, rules, f"{agent.id}/{agent.next_n}", 1, cause)
+        elif isinstance(before := compaction.before_request(state, agent), ContextCompacted):
+            yield Due(agent.id, cause, before)
+        elif call is None or before:
+            yield _request(state, agent, rules, f"{agent.id}/{agent.next_n}", 1, cause, before or "turn")
         else:
-            yield _request(state, agent, rules, call.key, call.attempt + 1, cause)
+            yield _request(state, agent, rules, call.key, call.attempt + 1, cause, call.purpose)
 
 
-def _request(state: Session, agent: Agent, rules: Rules, key: str, attempt: int, cause: int) -> Due:
+def _request(
+    state: Session,
+    agent: Agent,
+    rules: Rules,
+    key: str,
+    attempt: int,
+    cause: int,
+    purpose: Literal["turn", "summary"],
+) -> Due:
     assert state.settings is not None
-    built, ref = next_request(state, agent, rules), model_ref(state, agent)
+    built, ref = next_request(state, agent, rules, purpose), model_ref(state, agent)
     body = ModelRequested(
         call=key,
         attempt=attempt,
@@ -216,6 +228,7 @@ def _request(state: Session, agent: Agent, rules: Rules, key: str, attempt: int,
         items=built.items,
         request_sha256=built.sha256,
         request_bytes=len(built.body),
+        purpose=purpose,
     )
     return Due(agent.id, cause, body, built.body)
 

@@ -6,17 +6,26 @@ from muse.event.content import ModelRef
 from muse.event.conversation import Answered
 from muse.event.envelope import Event
 from muse.event.kinds import ModelChanged, ModelFailed, ModelRequested, ModelResponded
-from muse.fold import imported, limits, turns
+from muse.fold import compaction, imported, limits, turns
 from muse.fold.models import fallback_of, model_ref, ref_of, session_ref
 from muse.fold.state import Agent, ModelCall, Session, ToolRun
 
+UNBOUND_SINCE = 3
+"""The first version of the rules under which the session's next model is not sent what only the last one can read."""
+
 
 def model_requested(state: Session, event: Event, body: ModelRequested) -> set[str]:
-    """A request is on its way, with the steers that waited for it."""
+    """A request is on its way, with the steers that waited for it. One for a summary takes none of them along, and the
+    call that it is for is put aside."""
     agent = state.agents[event.agent]
-    agent.add(*agent.steers)
-    agent.steers.clear()
     previous = agent.call
+    if body.purpose == "summary":
+        agent.summary_upto = body.items
+        if previous is not None and previous.key != body.call:
+            agent.aside, previous = previous, None
+    else:
+        agent.add(*agent.steers)
+        agent.steers.clear()
     agent.call = ModelCall(
         key=body.call,
         phase="running",
@@ -26,6 +35,10 @@ def model_requested(state: Session, event: Event, body: ModelRequested) -> set[s
         cause=event.seq,
         failures=previous.failures if previous else 0,
         ref=_asked(state, agent),
+        purpose=body.purpose,
+        items=body.items,
+        request_bytes=body.request_bytes,
+        refused_bytes=previous.refused_bytes if previous else 0,
     )
     if previous is None:
         agent.next_n += 1
@@ -48,19 +61,25 @@ def _asked(state: Session, agent: Agent) -> ModelRef | None:
 def model_responded(state: Session, event: Event, body: ModelResponded) -> set[str]:
     """The model has answered: its tool uses become the batch."""
     agent = state.agents[event.agent]
-    cancelling = agent.call is not None and agent.call.cancelling
+    call = agent.call
     if state.imported:
         imported.responded(agent, body.call)
     agent.call, agent.cause = None, event.seq
     stopped = limits.counted(state, agent, usage=body.usage, answered=1)
     agent.steps += 1
+    if call is not None and call.purpose == "summary":
+        compaction.responded(agent, body)
+        if call.cancelling:
+            turns.cancel(state, agent, event.seq, "the user cancelled the turn")
+        return {event.agent} | stopped
     agent.add(Answered(seq=event.seq, call=body.call, blocks=body.blocks))
+    compaction.measured(agent, body.usage)
     for block in body.blocks:
         if block.kind == "tool_use":
             key = f"{agent.id}/{agent.next_n}"
             agent.next_n += 1
             agent.batch.append(ToolRun(key=key, use=block.id, tool=block.name, args=block.args, cause=event.seq))
-    if cancelling:
+    if call is not None and call.cancelling:
         turns.cancel(state, agent, event.seq, "the user cancelled the turn")
     elif not agent.batch:
         turns.answered(agent, body.stop)
@@ -76,7 +95,7 @@ def model_failed(state: Session, event: Event, body: ModelFailed) -> set[str]:
         return stopped
     if call.cancelling or body.failure == "cancelled":
         agent.call = None
-        turns.interrupted(agent, event.seq, body.partial)
+        turns.interrupted(agent, event.seq, body.partial if call.purpose == "turn" else "")
         return {event.agent} | stopped
     call.phase, call.cause, call.failure, call.message = "failed", event.seq, body.failure, body.message
     call.retry_after_ms, call.retry_until, call.jitter_permille = (
@@ -86,6 +105,7 @@ def model_failed(state: Session, event: Event, body: ModelFailed) -> set[str]:
     )
     if not body.retry_until:
         call.failures += 1
+    compaction.failed(state, agent)
     return {event.agent} | stopped
 
 
@@ -133,6 +153,8 @@ def changed(state: Session, agent: Agent, seq: int, before: ModelRef) -> None:
         return
     if agent.fallback:
         agent.ref, agent.fallback = None, 0
+    if agent.ref is None and state.rules >= UNBOUND_SINCE:
+        agent.foreign = seq
     call = agent.call
     if call is not None and call.phase == "failed" and call.ref not in (None, model_ref(state, agent)):
         _again(state, call, seq)

@@ -27,6 +27,7 @@ from muse.event.kinds import (
     BudgetReached,
     CancelRequested,
     CommandRefused,
+    ContextCompacted,
     EffectDoubted,
     EffectReconciled,
     FilesChanged,
@@ -55,7 +56,7 @@ from muse.event.kinds import (
     WorktreePrepared,
     WorktreeRemoved,
 )  # fmt: skip
-from muse.fold import agents, calls, files, imported, limits, turns
+from muse.fold import agents, calls, compaction, files, imported, limits, turns
 from muse.fold.models import session_ref
 from muse.fold.state import Agent, PolicyStep, Process, Session, ToolRun, Undo, process_key, touch
 
@@ -471,6 +472,6 @@ _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     ProcessStarted: _process_started, ProcessAdopted: _process_adopted, ProcessReaped: _process_reaped,
     EffectDoubted: _doubted, EffectReconciled: _reconciled, BudgetReached: limits.budget_reached,
     BudgetRaised: limits.budget_raised, TimerSet: limits.timer_set, TimerFired: limits.timer_fired,
-    LogRecovered: _recovered, LogImported: _imported, SessionRewound: _rewound,
+    LogRecovered: _recovered, LogImported: _imported, SessionRewound: _rewound, ContextCompacted: compaction.compacted,
 }  # fmt: skip
 """Types not in this table change no state."""

@@ -21,7 +21,7 @@ ModelPhase = Literal["running", "doubted", "settling", "failed", "retry"]
 class ModelCall(msgspec.Struct, kw_only=True):
     """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch,
     `ref` the model that was asked. `retry_until` is the date until which the provider wants no request: the agent is
-    parked."""
+    parked. `items` and `request_bytes` are what was sent, `refused_bytes` what was too large."""
 
     key: str
     phase: ModelPhase
@@ -38,6 +38,9 @@ class ModelCall(msgspec.Struct, kw_only=True):
     cancelling: bool = False
     ref: ModelRef | None = None
     purpose: Literal["turn", "summary"] = "turn"
+    items: int = 0
+    request_bytes: int = 0
+    refused_bytes: int = 0
 
 
 class ToolRun(msgspec.Struct, kw_only=True):
@@ -76,7 +79,8 @@ class Agent(msgspec.Struct, kw_only=True):
     """One lane. `items` is the transcript; `batch` the tool uses of the last response until all have a result.
 
     Of a child: `spawned_by` is the parent's call, `index` which of its children it is, `workspace` the folder that it
-    works in ("": the session's), `tree` the line of snapshots there, `preparing` that this folder is being made.
+    works in ("": the session's), `tree` the line of snapshots there, `preparing` that this folder is being made,
+    `kept` that it was not taken away at the end.
     `finished` is the seq of its `agent.finished`, `result` what that says, `undelivered` its own children whose
     results it has not been given. `ref` is the model it asks (None: the session's), `fallback` how many fallbacks it
     has gone through, `foreign` the seq up to which other models answered. `context_tokens` is the size of the last
@@ -103,6 +107,7 @@ class Agent(msgspec.Struct, kw_only=True):
     base: str = ""
     tree: str = ""
     preparing: bool = False
+    kept: bool = False
     children: list[str] = []
     finished: int = 0
     cancelled: bool = False

@@ -146,7 +146,7 @@ def end(agent: Agent, outcome: str, reason: str, partial: str = "") -> None:
     if outcome == "cancelled":
         begun = f" You had begun to answer: {partial[:PARTIAL_CHARACTERS_MAX]}" if partial else ""
         agent.add(Said(seq=agent.cause, text=f"[The turn was interrupted: {reason}.{begun}]", source="notice"))
-    agent.turn, agent.outcome, agent.reason, agent.ending = False, outcome, reason, ""
+    agent.turn, agent.outcome, agent.reason, agent.ending, agent.aside = False, outcome, reason, "", None
     if agent.queue:
         said = agent.queue.pop(0)
         agent.add(said)
@@ -156,7 +156,7 @@ def end(agent: Agent, outcome: str, reason: str, partial: str = "") -> None:
 def begin(agent: Agent, seq: int) -> None:
     """A turn of the agent begins with event `seq`."""
     agent.turn, agent.outcome, agent.reason, agent.ending, agent.cause = True, "", "", "", seq
-    agent.calls_in_turn, agent.turn_counted = 0, False
+    agent.calls_in_turn, agent.turn_counted, agent.aside = 0, False, None
 
 
 def _stuck(state: Session, agent: Agent) -> bool:

@@ -289,7 +289,7 @@ class Loop:
         """The bytes that a `model.requested` just folded stands for, built again."""
         if not isinstance(event.body, ModelRequested):
             return b""
-        built = next_request(self.state, self.state.agents[event.agent], self.rules)
+        built = next_request(self.state, self.state.agents[event.agent], self.rules, event.body.purpose)
         assert built.sha256 == event.body.request_sha256, f"the request of #{event.seq} cannot be rebuilt"
         return built.body
 

@@ -50,7 +50,7 @@ def _rebuilt(state: Session, event: Event, body: ModelRequested, rules: Rules) -
     if not has_builder(state, event.agent, body.builder, rules):
         return None
     try:
-        built = next_request(state, agent, rules)
+        built = next_request(state, agent, rules, body.purpose)
     except BROKEN:  # a transcript that no run can have led to
         return False
     return (built.sha256, len(built.body), built.items) == (body.request_sha256, body.request_bytes, body.items)

@@ -279,8 +279,8 @@ def _in_requests(log: Log, rules: Rules, needles: Needles, wanted: set[int], fou
     state: Session | None = Session(session=log.session)
     for stored in log.read():
         event = decode(stored.header, stored.body, stored.hidden)
-        is_later = isinstance(event.body, ModelRequested) and stored.seq > first
-        if is_later and (state is None or stored.seq > certain_until or _sent(state, event.agent, rules, needles)):
+        asked = event.body if isinstance(event.body, ModelRequested) and stored.seq > first else None
+        if asked is not None and (stored.seq > certain_until or _sent(state, event.agent, asked, rules, needles)):
             found.at(stored).places.add((DIGEST, 0))
         if isinstance(event.body, Redacted | Unknown) and event.type not in ASIDE:
             state = None
@@ -291,11 +291,16 @@ def _in_requests(log: Log, rules: Rules, needles: Needles, wanted: set[int], fou
                 state = None
 
 
-def _sent(state: Session, agent_id: str, rules: Rules, needles: Needles) -> bool:
-    agent = state.agents.get(agent_id)
-    if state.settings is None or agent is None or model_ref(state, agent).dialect not in rules.builders:
+def _sent(state: Session | None, agent_id: str, asked: ModelRequested, rules: Rules, needles: Needles) -> bool:
+    agent = state.agents.get(agent_id) if state is not None else None
+    if (
+        state is None
+        or state.settings is None
+        or agent is None
+        or model_ref(state, agent).dialect not in rules.builders
+    ):
         return True
     try:
-        return needles.is_in(next_request(state, agent, rules).body)
+        return needles.is_in(next_request(state, agent, rules, asked.purpose).body)
     except BROKEN:
         return True

@@ -68,7 +68,7 @@ def built_again(state: Session, agent: str, asked: ModelRequested, rules: Rules)
     if not has_builder(state, agent, asked.builder, rules):
         names = ", ".join(sorted(one.name for one in rules.builders.values()))
         return f"it was built by {asked.builder}, and this build has {names}"
-    return next_request(state, lane, rules)
+    return next_request(state, lane, rules, asked.purpose)
 
 
 def _go_on(log: Log, state: Session, upto: int) -> str:

@@ -121,18 +121,18 @@ class _Twice:
                 if would != body.system:
                     self._prompts[event.agent] = tuple(islice(texts(body.system, would), LINES_MAX))
             case ModelRequested():
-                self._request(event)
+                self._request(event, body.purpose)
             case ToolStarted() | ApprovalRequested() | ApprovalDecided():
                 self._verdict(event.agent, body.call)
             case _:
                 pass
 
-    def _request(self, event: Event) -> None:
+    def _request(self, event: Event, purpose: Literal["turn", "summary"]) -> None:
         was, would = self._was.state, self._would
         self._asked += 1
         try:
-            one = next_request(was, was.agents[event.agent], self._rules)
-            other = next_request(would, would.agents[event.agent], self._rules)
+            one = next_request(was, was.agents[event.agent], self._rules, purpose)
+            other = next_request(would, would.agents[event.agent], self._rules, purpose)
         except BROKEN:  # no builder for it: nothing is said of its bytes
             return
         if one.body != other.body:
