@@ -246,6 +246,6 @@ def has_cut_append(log: Log) -> bool:
     return tail is not None and bool(tail.unfinished)
 
 
-def state_of(log: Log) -> Session:
-    """The state after the last event."""
-    return fold(log)
+def state_of(log: Log, before: int | None = None) -> Session:
+    """The state after the last event, or the last one below `before`."""
+    return fold(log, before=before)

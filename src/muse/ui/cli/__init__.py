@@ -17,8 +17,11 @@ COMMANDS: dict[str, str] = {
     "approvals": "What waits for your word.",
     "approve": "Allow what a session asks.",
     "deny": "Refuse it, with a note for the agent.",
+    "answer": "Answer what an agent asked.",
     "steer": "Say something to a running agent.",
-    "cancel": "Stop a call, a turn, or what was left running.",
+    "cancel": "Stop a call, a turn, an agent; take queued words back.",
+    "pause": "Start nothing new.",
+    "continue": "Go on after a pause.",
     "processes": "What sessions left running.",
     "replay": "Step through what happened.",
     "log": "List events; -f follows a running session.",
@@ -39,12 +42,12 @@ COMMANDS: dict[str, str] = {
     "doctor": "Check this machine and the settings.",
     "completion": "Tab completion for bash, zsh or fish.",
 }
-"""Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec_`, `import_`)."""
+"""Name → one line of help; the code of NAME is `command` in `muse.ui.cli.NAME` (`exec_`, `import_`, `continue_`)."""
 
 LATER = frozenset(
     {
-        "acp", "agents", "answer", "config", "continue", "diff", "files", "fork",
-        "init", "login", "logout", "mcp", "pause", "review", "rewind",
+        "acp", "agents", "config", "diff", "files", "fork",
+        "init", "login", "logout", "mcp", "review", "rewind",
         "run", "serve", "start", "summary", "up", "update", "version",
     }
 )  # fmt: skip
@@ -71,7 +74,7 @@ class LazyGroup(click.Group):
         """Import the command's module, or None for a name that is none."""
         if cmd_name not in COMMANDS and cmd_name != CHAT:
             return None
-        word = f"{cmd_name}_" if cmd_name in ("exec", "import") else cmd_name
+        word = f"{cmd_name}_" if cmd_name in ("exec", "import", "continue") else cmd_name
         module = import_module(f"muse.ui.cli.{word}")
         command: click.Command = module.command
         return command

@@ -1,4 +1,4 @@
-"""Approvals of a session that this process runs: asked at the terminal, or announced for an answer from elsewhere.
+"""What the agents of a session that this process runs ask: at the terminal, or announced for an answer from elsewhere.
 
 An answer is a command like any other: submitted to the log, first in seq counts. When somebody answers from another
 place, the question at the terminal goes away. This module must not know the rules that led to a question.
@@ -10,22 +10,33 @@ from typing import Final
 import anyio
 
 from muse import app
+from muse.errors import UsageError
 from muse.event.envelope import Event
-from muse.event.kinds import ApprovalDecided, ApprovalRequested, CancelRequested, CommandRefused
+from muse.event.kinds import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CancelRequested,
+    CommandRefused,
+    QuestionAnswered,
+    QuestionAsked,
+)  # fmt: skip
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
 from muse.view.diff import contents_diff
 from muse.view.line import Line
-from muse.view.visible import lines_of, one_line
+from muse.view.visible import headline, lines_of, one_line
 
 CLIENT: Final = "terminal"
 NOTE_CHARS_MAX: Final = 10_000
+NAME_CHARS_MAX: Final = 60
+OPTION_DIGITS_MAX: Final = 4
 CHANGE_LINES_MAX: Final = 200
 LOOKS: Final = {"add": "32", "remove": "31", "dim": "2", "bad": "31", "head": "1"}
 
 
 class Asking:
-    """The open approvals of one owned session; `noticed` gets every event, `run` is a task beside the session's."""
+    """The open requests and questions of one owned session; `noticed` gets every event, `run` is a task beside the
+    session's."""
 
     def __init__(self, live: Live, terminal: Terminal | None, name: str) -> None:
         self._live, self._terminal, self._name = live, terminal, name
@@ -42,18 +53,18 @@ class Asking:
 
     def noticed(self, event: Event) -> None:
         """Look at an event that is durable: a question, or what makes one go away."""
-        if isinstance(event.body, ApprovalRequested) and event.seq in self._state.approvals:
+        if isinstance(event.body, ApprovalRequested | QuestionAsked) and self._is_open(event.seq):
             self._take(event)
         elif isinstance(event.body, CommandRefused) and self.owned is not None:  # what it answered is open again
-            for seq in self._state.approvals.keys() - self._waiting.keys():
+            for seq in self._open() - self._waiting.keys():
                 if (asked := self.owned.event(seq)) is not None:
                     self._take(asked)
-        if self._scope is not None and self._asked not in self._state.approvals:
+        if self._scope is not None and not self._is_open(self._asked):
             self._scope.cancel()
 
     async def run(self) -> None:
         """Ask one question after the other. Without a terminal: say how to answer, once each."""
-        for seq in sorted(self._state.approvals):
+        for seq in sorted(self._open()):
             assert self.owned is not None
             if seq not in self._waiting and (event := self.owned.event(seq)) is not None:
                 self._take(event)
@@ -67,6 +78,12 @@ class Asking:
                 for waiting in self._waiting.values():
                     self._announce(waiting)
 
+    def _open(self) -> set[int]:
+        return self._state.approvals.keys() | self._state.questions.keys()
+
+    def _is_open(self, seq: int) -> bool:
+        return seq in self._state.approvals or seq in self._state.questions
+
     def _take(self, event: Event) -> None:
         if self._terminal is None:
             self._announce(event)
@@ -75,7 +92,7 @@ class Asking:
             self._wake.set()
 
     def _next(self) -> Event | None:
-        for seq in [seq for seq in self._waiting if seq not in self._state.approvals]:
+        for seq in [seq for seq in self._waiting if not self._is_open(seq)]:
             del self._waiting[seq]
         return next(iter(self._waiting.values()), None)
 
@@ -84,21 +101,22 @@ class Asking:
     async def _ask(self, event: Event, terminal: Terminal) -> bool:
         """One question until it is answered, here or elsewhere. False when there is no terminal any more."""
         body = event.body
-        assert isinstance(body, ApprovalRequested)
         self._asked = event.seq
         answered = gone = False
         async with terminal.alone():
-            self._show(event, body)
+            self._live.say()
+            self._show(event)
             with anyio.CancelScope() as scope, terminal.keys():
                 self._scope = scope
-                if event.seq not in self._state.approvals:
+                if not self._is_open(event.seq):
                     scope.cancel()  # answered while the keyboard was being freed
                 await terminal.quiet()
-                self._live.ask(_keys(body))
                 while not answered and not gone:
-                    key = await terminal.key()
-                    gone = key == "eof"
-                    answered = await self._answer(key, event, body, terminal)
+                    if isinstance(body, QuestionAsked):
+                        answered, gone = await self._words(event, body, terminal)
+                    else:
+                        assert isinstance(body, ApprovalRequested)
+                        answered, gone = await self._key(event, body, terminal)
             self._scope = None
             if gone or not answered:
                 self._live.answered("" if gone else "(answered from elsewhere)")
@@ -106,17 +124,51 @@ class Asking:
             self._waiting.pop(event.seq, None)
         return not gone
 
-    def _show(self, event: Event, body: ApprovalRequested) -> None:
-        live = self._live
-        live.say()
-        live.say(f"? {event.agent} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
-        _show_lines(live, body.shown)
-        self._show_change(body)
-
-    def _show_change(self, body: ApprovalRequested) -> None:
+    def _show(self, event: Event) -> None:
+        """What is asked, whole."""
+        live, body = self._live, event.body
+        if isinstance(body, QuestionAsked):
+            live.say(f"? {self._who(event)} asks   #{event.seq}", "33")
+            shown_lines(live, body.text)
+            for option in option_lines(body.options):
+                live.say(option)
+            return
+        assert isinstance(body, ApprovalRequested)
+        live.say(f"? {self._who(event)} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
+        shown_lines(live, body.shown)
         run = self._state.run(body.call)
-        for line in change_lines(body.tool, run.args if run else "", self._state.workspace):
-            self._live.say(f"  {line.text}", LOOKS.get(line.look, ""))
+        for line in change_lines(body.tool, run.args if run else "", works_in(self._state, event.agent)):
+            live.say(f"  {line.text}", LOOKS.get(line.look, ""))
+
+    def _who(self, event: Event) -> str:
+        agent = self._state.agents.get(event.agent)
+        return called(event.agent, agent.name if agent is not None else "")
+
+    async def _words(self, event: Event, body: QuestionAsked, terminal: Terminal) -> tuple[bool, bool]:
+        """A line of words for a question: whether it is answered, and whether the terminal is gone."""
+        self._live.ask(f"  {'a number or ' if body.options else ''}your words (Ctrl-C cancels the turn) > ")
+        text = await terminal.line()
+        if text is None:
+            return False, True
+        self._live.answered()
+        if not text.strip():
+            return False, False
+        try:
+            answer = chosen(body, text)
+        except UsageError as error:
+            self._live.say(f"  {error}: {error.hint}", "2")
+            return False, False
+        assert self.owned is not None
+        said = QuestionAnswered(question=event.seq, text=answer, origin=app.origin(CLIENT))
+        self.owned.submit(said, event.agent, event.seq)
+        return True, False
+
+    async def _key(self, event: Event, body: ApprovalRequested, terminal: Terminal) -> tuple[bool, bool]:
+        """A key for a request: whether it is answered, and whether the terminal is gone."""
+        if self._live.asked != (keys := _keys(body)):
+            self._live.ask(keys)
+        key = await terminal.key()
+        return await self._answer(key, event, body, terminal), key == "eof"
 
     async def _answer(self, key: str, event: Event, body: ApprovalRequested, terminal: Terminal) -> bool:
         if key == "y" or (key == "a" and body.remember):
@@ -151,18 +203,44 @@ class Asking:
 
     def _announce(self, event: Event) -> None:
         body = event.body
-        assert isinstance(body, ApprovalRequested)
         address = f"{self._name}@{event.seq}"
-        self._live.say(f"? {event.agent} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
-        _show_lines(self._live, body.shown)
-        self._show_change(body)
-        self._live.say(f"  muse approve {address}")
-        self._live.say(f'  muse deny {address} --note "…"')
+        self._show(event)
+        if isinstance(body, QuestionAsked):
+            self._live.say(f'  muse answer {address} "…"')
+        else:
+            self._live.say(f"  muse approve {address}")
+            self._live.say(f'  muse deny {address} --note "…"')
         settings = self._state.settings
         seconds = settings.approval_timeout_seconds if settings else 0
-        self._live.say(
-            f"  waits {seconds} s, then it is denied and the run ends" if seconds else "  waits without limit"
+        then = "goes on without an answer" if isinstance(body, QuestionAsked) else "it is denied and the run ends"
+        self._live.say(f"  waits {seconds} s, then {then}" if seconds else "  waits without limit")
+
+
+def called(agent: str, name: str) -> str:
+    """An agent for a person, with the name that its parent gave it."""
+    return f"{agent} ({headline(name, NAME_CHARS_MAX)})" if name else agent
+
+
+def works_in(state: app.Session, agent_id: str) -> str:
+    """The folder of an agent: its own working tree, or that of the nearest above it that has one, or the session's."""
+    agent = state.agents.get(agent_id)
+    while agent is not None and not agent.workspace:
+        agent = state.agents.get(agent.parent)
+    return agent.workspace if agent is not None else state.workspace
+
+
+def chosen(question: QuestionAsked, text: str) -> str:
+    """The answer that was meant: where there are options, a lone number is one of them. Raises UsageError for a number
+    of none."""
+    word = text.strip()
+    if not question.options or not word.isdecimal():
+        return text
+    number = int(word) if len(word) <= OPTION_DIGITS_MAX else 0
+    if not 1 <= number <= len(question.options):
+        raise UsageError(
+            f"there is no option {word[:20]}", hint=f"1 to {len(question.options)}, or the answer in words"
         )
+    return question.options[number - 1]
 
 
 def decide(
@@ -197,12 +275,18 @@ def change_lines(tool: str, args: str, workspace: str) -> list[Line]:
     return [Line("what it changes in the file as it is now:", "dim"), *lines]
 
 
+def option_lines(options: tuple[str, ...]) -> list[str]:
+    """The options of a question, numbered, for a person."""
+    return [f"    {number}  {one_line(option)}" for number, option in enumerate(options, 1)]
+
+
 def _keys(body: ApprovalRequested) -> str:
     always = f"  a always: {one_line(body.remember)}" if body.remember else ""
     return f"  y once{always}  n no  q cancel the turn > "
 
 
-def _show_lines(live: Live, text: str) -> None:
+def shown_lines(live: Live, text: str) -> None:
+    """What is asked about, line by line; a diff in its colours."""
     for line in lines_of(text):
         look = {"+": "32", "-": "31"}.get(line[:1], "")
         live.say(f"  {line}", look)

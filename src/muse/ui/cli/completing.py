@@ -32,17 +32,46 @@ def sessions(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     return [item for item in offered if item.value.startswith(incomplete)]
 
 
-def requests(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The requests that wait for an answer."""
+def lanes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """As `sessions`; after a colon the agents of that session that can still be spoken to."""
+    from contextlib import closing
+
+    from muse import app
     from muse.errors import MuseError
-    from muse.ui.cli.speaking import waiting
+    from muse.ui.cli.finding import find_session
+    from muse.view.visible import headline
+
+    session, colon, lane = incomplete.partition(":")
+    if not colon:
+        return sessions(ctx, param, incomplete)
+    with suppress(MuseError, OSError), closing(app.open_log(find_session(session, running=True), check=False)) as log:
+        agents = [one for one in app.state_of(log).agents.values() if one.id.startswith(lane) and not one.cancelled]
+        return [CompletionItem(f"{session}:{one.id}", help=headline(one.name or one.task, 60)) for one in agents][
+            :OFFERED_MAX
+        ]
+    return []
+
+
+def requests(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The requests for approval that wait for an answer."""
+    return _waiting(incomplete, questions=False)
+
+
+def questions(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The questions that wait for an answer."""
+    return _waiting(incomplete, questions=True)
+
+
+def _waiting(incomplete: str, *, questions: bool) -> list[CompletionItem]:
+    from muse.errors import MuseError
+    from muse.ui.cli.inbox import fields, waiting
     from muse.view.visible import headline
 
     with suppress(MuseError, OSError):
         return [
-            CompletionItem(one.address, help=headline(one.request.shown, 60))
+            CompletionItem(one.address, help=headline(str(fields(one)["shown"]), 60))
             for one in waiting()
-            if one.address.startswith(incomplete)
+            if one.address.startswith(incomplete) and (one.question is not None) == questions
         ]
     return []
 

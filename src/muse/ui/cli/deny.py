@@ -3,7 +3,8 @@
 import click
 
 from muse.ui.cli import completing
-from muse.ui.cli.speaking import answer, told
+from muse.ui.cli.answering import allow_or_deny
+from muse.ui.cli.speaking import told
 
 
 @click.command("deny")
@@ -12,4 +13,4 @@ from muse.ui.cli.speaking import answer, told
 @told
 def command(address: str, note: str, client_id: str, as_json: bool) -> int:
     """Refuse the request at ADDRESS (SESSION@SEQ); without one, the only request that waits."""
-    return answer(address, allow=False, always=False, note=note, client_id=client_id, as_json=as_json)
+    return allow_or_deny(address, allow=False, always=False, note=note, client_id=client_id, as_json=as_json)

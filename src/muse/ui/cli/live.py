@@ -145,6 +145,11 @@ class Live:
         self._question = text
         self.err.write(text)
 
+    @property
+    def asked(self) -> str:
+        """The line that is open, "" for none."""
+        return self._question
+
     def answered(self, text: str = "") -> None:
         """The question is over; `text` ends its line."""
         self._question = ""

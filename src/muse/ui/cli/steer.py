@@ -6,56 +6,55 @@ from muse import app
 from muse.errors import UsageError
 from muse.event.kinds import AgentSteered, UserPrompted
 from muse.ui.cli import completing
-from muse.ui.cli.address import resolve
-from muse.ui.cli.speaking import CLIENT, acknowledge, listener, text_of, told
+from muse.ui.cli.speaking import CLIENT, Listener, acknowledge, apart, listener, text_of, told
 
 
 @click.command("steer")
-@click.argument(
-    "address_and_text", nargs=-1, required=True, metavar="[ADDRESS] TEXT", shell_complete=completing.sessions
-)
+@click.argument("address_and_text", nargs=-1, required=True, metavar="[ADDRESS] TEXT", shell_complete=completing.lanes)
 @click.option("--queue", is_flag=True, help="A turn of its own, after the running one.")
 @click.option("--replace", is_flag=True, help="Interrupt the running turn, and begin one with this.")
 @told
 def command(address_and_text: tuple[str, ...], queue: bool, replace: bool, client_id: str, as_json: bool) -> int:
     """Say TEXT to the agent at ADDRESS (SESSION[:AGENT]; default: main of the session that runs in this folder, or of
-    the last one); it joins the running turn at the next model request, or waits for muse resume."""
-    address, text = _apart(address_and_text)
+    the last one); it joins the running turn at the next model request, or waits for muse resume. A child that has
+    finished goes on with it. What is still queued can be taken back: muse cancel SESSION@SEQ.
+
+    \b
+      muse steer "use the fixtures that are there"
+      muse steer 4f2k:main.2 "leave the docs alone" --replace
+    """
+    address, text = apart(address_and_text, "steer")
     if queue and replace:
         raise UsageError("--queue and --replace say two things", hint="give one of them")
     words = text_of(text)
     with listener(address, f"steer {words}") as to:
         origin = app.origin(CLIENT)
-        agent = to.address.agent or "main"
-        if agent != "main" and agent not in to.state.agents:
-            raise UsageError(f"there is no agent {agent} in {to.name}", hint=f"there is: {', '.join(to.state.agents)}")
+        found = to.agent()
+        if found is not None and found.cancelled and not to.said_before(client_id):
+            raise UsageError(
+                f"{to.lane} of {to.name} was cancelled, and stays so",
+                hint=f'speak to its parent: muse steer {to.of(found.parent)} "…"',
+            )
         body: AgentSteered | UserPrompted
         if queue or replace:
             body = UserPrompted(text=words, delivery="queue" if queue else "replace", origin=origin)
         else:
             body = AgentSteered(text=words, origin=origin)
-        seq = app.submit(to.log, body, agent, client_id=client_id)
-        said = "a turn of its own, afterwards" if queue else "instead of the running turn" if replace else "said"
-        acknowledge(to, seq, f"{said}: {agent} of {to.name}", as_json=as_json)
+        seq = app.submit(to.log, body, to.lane, client_id=client_id)
+        acknowledge(to, seq, _meaning(to, seq, queue=queue, replace=replace), as_json=as_json)
     return 0
 
 
-def _apart(given: tuple[str, ...]) -> tuple[str, str]:
-    """The address, "" for none, and the text. Raises UsageError for too many words, and for a lone address."""
-    if len(given) > 2:
-        raise UsageError("the text is one argument", hint=f'quote it: muse steer "{" ".join(given)}"')
-    if len(given) == 2:
-        return given[0], given[1]
-    if not any(character.isspace() for character in given[0]) and _is_address(given[0]):
-        raise UsageError(f"what is to be said to {given[0]}?", hint=f'muse steer {given[0]} "…"')
-    return "", given[0]
-
-
-def _is_address(word: str) -> bool:
-    if word in ("", "last") or word[0] in ":@":
-        return True
-    try:
-        resolve(word)
-    except UsageError:
-        return False
-    return True
+def _meaning(to: Listener, seq: int, *, queue: bool, replace: bool) -> str:
+    """What becomes of the words, as far as the session's state tells."""
+    found = to.state.agents.get(to.lane)
+    whom = f"{to.lane} of {to.name}"
+    if found is not None and found.finished:
+        return f"said: {whom}, which had finished, goes on with this"
+    turn = found is not None and found.turn
+    paused = f", after muse continue {to.of(to.lane)}" if found is not None and found.paused else ""
+    if queue and turn:
+        return f"queued: a turn of its own, afterwards{paused}: {whom}; take it back: muse cancel {to.name}@{seq}"
+    if replace and turn:
+        return f"instead of the running turn{paused}: {whom}"
+    return f"said: {whom}{' hears it at its next model request' if turn else ''}{paused}"
