@@ -11,6 +11,11 @@ from muse.app.archiving import put_away as put_away
 from muse.app.archiving import remove_archived as remove_archived
 from muse.app.archiving import snapshots_by_session as snapshots_by_session
 from muse.app.archiving import take_back as take_back
+from muse.app.background import Begun as Begun
+from muse.app.background import Host as Host
+from muse.app.background import Over as Over
+from muse.app.background import host_log_of as host_log_of
+from muse.app.background import start_host as start_host
 from muse.app.commands import command_with as command_with
 from muse.app.commands import holds_secret as holds_secret
 from muse.app.commands import known_secrets as known_secrets

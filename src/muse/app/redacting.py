@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from muse.app import snapshot_folders
+from muse.app.background import HOST_LOG
 from muse.app.commands import known_secrets, origin
 from muse.app.indexing import forget_index
 from muse.app.keeping import left_running, recorded_calls, stop_runner
@@ -100,6 +101,7 @@ class Redaction:
             shutil.rmtree(folder)
         elif _holds(folder, needles):
             (folder / files.LOG).unlink(missing_ok=True)
+            (folder / HOST_LOG).unlink(missing_ok=True)
         return [str(folder)]
 
 

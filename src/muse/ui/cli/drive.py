@@ -24,6 +24,7 @@ from muse.errors import Busy, ConfigError, Damaged, MuseError, UsageError
 from muse.event.content import Settings
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
+from muse.ui.cli import hosting
 from muse.ui.cli.asking import CLIENT, Asking
 from muse.ui.cli.finding import short_id
 from muse.ui.cli.live import Live
@@ -246,7 +247,11 @@ class Drive:
 def _handled() -> list[signal.Signals]:
     """The signals to handle; one that is ignored (nohup, a script's background job) stays ignored."""
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [number for number in wanted if signal.getsignal(number) != signal.SIG_IGN]
+    return [number for number in wanted if signal.getsignal(number) not in (signal.SIG_IGN, pass_over)]
+
+
+def pass_over(_number: int, _frame: object) -> None:
+    """Handles a signal that is not minded: a host in the background outlives every terminal."""
 
 
 def drive(job: Job, prompt: str, *, as_json: bool) -> int:
@@ -254,6 +259,8 @@ def drive(job: Job, prompt: str, *, as_json: bool) -> int:
     driven = Drive(job)
     if prompt:
         driven.prompt(prompt)
+    if (host := hosting.current()) is not None:
+        host.begun(driven.session, [note for note in (job.loaded.notice, driven.owned.sandbox.notice) if note])
     state = anyio.run(driven.run)
     return driven.end(state, as_json=as_json)
 

@@ -12,7 +12,7 @@ import msgspec
 from muse import config
 from muse.errors import UsageError
 from muse.event.text import clean
-from muse.ui.cli import completing
+from muse.ui.cli import completing, hosting
 
 PROMPT_BYTES_MAX: Final = 1024 * 1024
 
@@ -43,11 +43,11 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
         return "yolo" if self.yolo else self.permission_mode
 
     def settings(self, workspace: Path, person: bool) -> config.Loaded:
-        """Settings of files, environment and `-c`. With a person at the terminal an approval waits without limit,
-        unless a limit was asked for."""
+        """Settings of files, environment and `-c`. With a person at the terminal, and in the background, an approval
+        waits without limit, unless a limit was asked for."""
         loaded = config.read(workspace, self.pairs)
         seconds = loaded.config.approval_timeout if self.approval_timeout is None else self.approval_timeout
-        if seconds is None and person:
+        if seconds is None and (person or hosting.current() is not None):
             seconds = 0
         asked: dict[str, Any] = {"sandbox": self.sandbox} if self.sandbox else {}
         asked |= {} if self.network is None else {"network": self.network}
@@ -76,6 +76,12 @@ _OPTIONS: Final = (
     click.option("-q", "--quiet", is_flag=True, help="Only the answer."),
 )  # fmt: skip
 
+
+in_background = click.option(
+    "--background", is_flag=True,
+    help="In a process of its own, which outlives this terminal; requests wait until somebody answers.",
+)  # fmt: skip
+"""The flag of what can run in a host of its own."""
 
 _TAKING: Final = (
     click.option("--take-over", is_flag=True, help="End the process that runs it, and go on here."),

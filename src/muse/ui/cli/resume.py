@@ -7,12 +7,12 @@ import msgspec
 
 from muse import app
 from muse.errors import Busy, UsageError
-from muse.ui.cli import completing
+from muse.ui.cli import completing, hosting
 from muse.ui.cli.address import resolve
 from muse.ui.cli.drive import Job, busy, drive, short, taken_over
 from muse.ui.cli.finding import here, is_here, project_folders, tilde
 from muse.ui.cli.live import Live
-from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of, taking
+from muse.ui.cli.options import Flags, driving, flags_of, folder_of, in_background, prompt_of, taking
 from muse.ui.cli.person import person
 from muse.ui.cli.recovery import Recovery, finished_calls
 from muse.view.summary import outcome_words
@@ -26,11 +26,13 @@ from muse.view.visible import headline
               help="Show from the event after SEQ on, so that a reader of --json goes on without a gap.")  # fmt: skip
 @click.option("--recovered", is_flag=True,
               help="Go on with a session that lost its end: saved from a damaged one, or copied in part.")  # fmt: skip
+@in_background
 @taking
 @driving
 def command(
-    session: str, prompt: str, after: int | None, recovered: bool, take_over: bool, force: bool, **given: object
-) -> int:
+    session: str, prompt: str, after: int | None, recovered: bool, background: bool, take_over: bool, force: bool,
+    **given: object,
+) -> int:  # fmt: skip
     """Go on with SESSION (an id, part of one, a name, a file; default: `last`, the newest of this folder), with a new
     PROMPT if given.
 
@@ -39,6 +41,8 @@ def command(
     flags = flags_of(given)
     path = _find(session, prompt, folder_of(flags.folder) if flags.folder else None)
     text = prompt_of(prompt) if prompt else ""
+    if background:
+        return hosting.begin([str(path), *(["-"] if text else [])], text, as_json=flags.as_json, quiet=flags.quiet)
     live = Live(as_json=flags.as_json, quiet=flags.quiet)
     taken = taken_over(path, live, take_over=take_over, force=force)
     log = app.open_log(path, read_only=False)
