@@ -15,6 +15,9 @@ from muse.view.visible import command_line, headline, one_line
 
 _PATH_NAMES: Final = ("path", "file_path", "notebook_path", "filename")
 _SAID_NAMES: Final = ("description", "query", "url")
+_AGENT_TOOLS: Final = ("spawn", "wait", "message", "cancel", "result", "ask")
+CALLED_MAX: Final = 16
+"""Of the agents that a call means, so many are named."""
 _WORDS_AT: Final[tuple[tuple[str | int, ...], ...]] = (
     ("message", "content"), ("message", "content", 0, "text"), ("attachment", "content"), ("attachment", "prompt"),
     ("attachment", "type"), ("payload", "message"), ("payload", "content", 0, "text"), ("payload", "text"),
@@ -56,6 +59,23 @@ def kept_words(raw: str) -> str:
     return ""
 
 
+def _agents_title(tool: str, value: dict[str, object]) -> str:
+    """What a call that handles agents, or asks a person, says: whom it means, and the words."""
+    named = value.get("agents")
+    children = named if isinstance(named, list) else [value] if tool == "spawn" else []
+    if tool in ("spawn", "wait"):
+        return headline(", ".join(filter(None, map(_called, children[:CALLED_MAX]))), 200)
+    text = value.get("text") or value.get("question") or value.get("why")
+    whom = value.get("to") or value.get("agent")
+    return headline(": ".join(part for part in (whom, text) if isinstance(part, str) and part), 200)
+
+
+def _called(child: object) -> str:
+    if isinstance(child, dict):
+        child = next((child[key] for key in ("name", "task", "role") if child.get(key)), "")
+    return headline(child, 60) if isinstance(child, str) else ""
+
+
 def call_title(tool: str, args: str | BlobRef) -> str:
     """One line for a call's arguments."""
     if isinstance(args, BlobRef):
@@ -65,6 +85,8 @@ def call_title(tool: str, args: str | BlobRef) -> str:
         return headline(args, 200)
     if command := command_of(tool, args):
         return command_line(command)
+    if tool in _AGENT_TOOLS and (said := _agents_title(tool, value)):
+        return said
     path = next((value[name] for name in _PATH_NAMES if isinstance(value.get(name), str)), None)
     pattern = value.get("pattern")
     if isinstance(pattern, str):

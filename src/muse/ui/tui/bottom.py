@@ -13,13 +13,19 @@ from textual.widgets import Input
 from muse.ui.tui.looks import BOLD, CHOSEN, DIM, PLAIN, strip
 from muse.view.visible import columns, fit, visible
 
-Asked = Literal["seq", "text", "filter"]
-LABELS: Final[dict[Asked, str]] = {"seq": "to event #", "text": "search: ", "filter": "filter: "}
+Asked = Literal["seq", "text", "filter", "only", "steer", "answer"]
+LABELS: Final[dict[Asked, str]] = {
+    "seq": "to event #", "text": "search: ", "filter": "filter: ", "only": "only: ", "steer": "say: ",
+    "answer": "answer: ",
+}  # fmt: skip
 REGEX_LABEL: Final = "search (regex): "
 HINTS: Final[dict[Asked, str]] = {
     "seq": "a number",
     "text": "a text, in any case; Ctrl-R: a regular expression",
     "filter": "type:tool.* agent:main.1 failed since:2h grep:\"a text\"; nothing shows all",
+    "only": "words of the line: main.2 waiting cart; nothing shows all",
+    "steer": "joins its turn at its next model request; Esc says nothing",
+    "answer": "your answer, or the number of one that is offered",
 }  # fmt: skip
 NUMBER: Final = r"[0-9]{0,16}G?"
 TYPED_CHARACTERS_MAX: Final = 1_000

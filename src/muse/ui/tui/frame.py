@@ -10,7 +10,6 @@ from typing import Final, Literal
 import msgspec
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -27,6 +26,7 @@ from muse.ui.tui.listing import Listing
 from muse.ui.tui.minimap import Minimap
 from muse.ui.tui.pane import Pane
 from muse.ui.tui.slow import MAKERS, Computed, Slow
+from muse.ui.tui.terminal import Stands
 from muse.view.filters import Filter
 from muse.view.line import Line
 from muse.view.visible import one_line
@@ -67,9 +67,6 @@ class Frame(Screen[int]):
     #main { height: 1fr; } #left { width: 1fr; } #top { height: 1fr; }
     """
     AUTO_FOCUS = "EventList"
-
-    class Stands(Message):
-        """From now on keys find what they are meant for."""
 
     def __init__(self, opened: Opened) -> None:
         super().__init__()
@@ -118,7 +115,7 @@ class Frame(Screen[int]):
         self.list.go(self.listing.place_of(self.wanted_seq))
         self.run_worker(self.background.run, thread=True, group="background")
         self.settle()
-        self.post_message(self.Stands())
+        self.post_message(Stands())
 
     def on_unmount(self) -> None:
         """The thread is to end."""

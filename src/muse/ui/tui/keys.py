@@ -19,7 +19,7 @@ class Key(msgspec.Struct, frozen=True):
     shown: str
     action: str
     words: str
-    group: Group
+    group: str
 
 
 KEYS: Final[tuple[Key, ...]] = (

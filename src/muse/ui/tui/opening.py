@@ -1,20 +1,8 @@
 """Opens the screen on a session, and gives the exit code when it was left."""
 
-import asyncio
-import codecs
 import os
-import select
-import signal
-import sys
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, ClassVar, Final
-
-from textual import events
-from textual.app import App
-from textual.binding import BindingType
-from textual.drivers.linux_driver import LinuxDriver
-from textual.worker import WorkerFailed
+from typing import Final
 
 from muse import app
 from muse.app.steps import Steps
@@ -22,84 +10,27 @@ from muse.ui.cli.address import Place, require_event
 from muse.ui.cli.filtering import now
 from muse.ui.tui.frame import Opened
 from muse.ui.tui.listing import Listing
-from muse.ui.tui.looks import in_ascii
 from muse.ui.tui.screen import ReplayScreen
+from muse.ui.tui.terminal import TerminalApp
 from muse.view.filters import TERMS, Filter, parsed
 from muse.view.moments import Moment
 
-ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-TERMINAL_SECONDS: Final = 1.0
-"""How often it is looked whether the terminal is still there."""
 FIRST_SECONDS: Final = 0.03
 """A short log is known whole before its screen is drawn; a long one lets it wait no longer."""
 IMPORT_WITHIN: Final = 3
 """An imported log says so in one of its first events."""
 
 
-class OnStandardOutput(LinuxDriver):
-    """Draws on standard output, which is known to be a terminal; Textual's own way is standard error, which may go into
-    a file. For what the terminal's character set lacks something stands that it has (`looks.in_ascii`)."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        stdout = sys.__stdout__
-        if isinstance(stdout, TextIOWrapper):
-            codecs.register_error("muse.signs", in_ascii)
-            stdout.reconfigure(errors="muse.signs")
-            self._file = stdout
-
-
-class ReplayApp(App[int], inherit_bindings=False):
-    """One screen, in the terminal's own colours, without anything that moves by itself."""
-
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = []
+class ReplayApp(TerminalApp[int], inherit_bindings=False):
+    """The screen of one session."""
 
     def __init__(self, opened: Opened) -> None:
-        super().__init__(driver_class=OnStandardOutput, ansi_color=True)
-        self.animation_level = "none"
+        super().__init__()
         self._opened = opened
-        self._stands = False
-        self._early: list[events.Key] = []
 
-    def on_mount(self) -> None:
-        """A signal that asks for the end leaves the terminal as it was."""
-        loop = asyncio.get_running_loop()
-        for number in ENDING:
-            loop.add_signal_handler(number, self.exit, 128 + number)
-        if not self.is_headless:
-            self.set_interval(TERMINAL_SECONDS, self._look_at_terminal)
-
-    def _look_at_terminal(self) -> None:
-        """A terminal that went away is the end, also where no signal tells of it: it reads as a file that has ended,
-        again and again."""
-        terminal = select.poll()
-        terminal.register(sys.__stdin__ or 0, 0)
-        if terminal.poll(0):
-            self.exit(128 + signal.SIGHUP)
-
-    async def on_event(self, event: events.Event) -> None:
-        """What is typed before the screen stands waits for it."""
-        if isinstance(event, events.Key) and not self._stands:
-            self._early.append(event)
-            return
-        await super().on_event(event)
-
-    async def on_frame_stands(self) -> None:
-        """Now keys find what they are for."""
-        self._stands = True
-        for key in self._early:
-            await super().on_event(key)
-        self._early.clear()
-
-    def _fatal_error(self) -> None:
-        """The front door tells of it, in a line, when the terminal is as it was."""
-        self._close_messages_no_wait()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What ended the screen, if it was not the reader."""
-        return self._exception.error if isinstance(self._exception, WorkerFailed) else self._exception
+    def end_with(self, code: int) -> None:
+        """See `TerminalApp`."""
+        self.exit(code)
 
     def get_default_screen(self) -> ReplayScreen:
         """The one screen."""
