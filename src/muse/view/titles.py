@@ -71,9 +71,10 @@ def _agents_title(tool: str, value: dict[str, object]) -> str:
 
 
 def _called(child: object) -> str:
+    named: object = child
     if isinstance(child, dict):
-        child = next((child[key] for key in ("name", "task", "role") if child.get(key)), "")
-    return headline(child, 60) if isinstance(child, str) else ""
+        named = next((child[key] for key in ("name", "task", "role") if child.get(key)), "")
+    return headline(named, 60) if isinstance(named, str) else ""
 
 
 def call_title(tool: str, args: str | BlobRef) -> str:
