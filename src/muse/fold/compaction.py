@@ -47,7 +47,7 @@ HEAD: Final = (
     "[To make room, this part of the conversation was replaced by a summary: {answers} of your answers and what their"
     " calls returned, events #{first} to #{last}.{words} {recall}]\n\n"
 )
-WORDS: Final = " What people said stands above it, in their own words.{left_out}"
+WORDS: Final = " What people said stands above it in their own words, as far as there is room.{left_out}"
 LEFT_OUT: Final = " Left out of that: {seqs}."
 CUT_WORDS: Final = "\n[The rest of this message is left out; read it with recall(from={seq}, to={seq}).]"
 RECALL: Final = "Nothing is lost: recall(from={first}, to={last}) reads it again, with query=… only what holds a text."
@@ -303,7 +303,8 @@ def responded(agent: Agent, body: ModelResponded) -> None:
 
 def measured(agent: Agent, usage: Usage) -> None:
     """How large the transcript is, as the provider counted it with the answer that it just gave."""
-    agent.context_tokens = usage.input + usage.cache_read + usage.cache_write + usage.output
+    asked = usage.input + usage.cache_read + usage.cache_write
+    agent.context_tokens = asked + usage.output if asked else 0
     agent.added_bytes = 0
 
 

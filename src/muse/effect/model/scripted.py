@@ -11,6 +11,8 @@ JSON included), and if wanted `delay_ms` before it, `piece_delay_ms` between the
 `failure`: how its first `times` attempts end. Which step is due is counted from the responses that the request holds
 already, so the same request always gets the same answer, in any process, after any crash. An agent whose first prompt
 holds the text `when` of a lane follows that lane's steps instead. After the last step the answer is `SCRIPT_ENDS`.
+A request for a summary is no step: `summary` of the script (or lane) answers it, and the responses that a summary
+stands for are counted like those that are there.
 
 The dialect `scripted` sends the request as plain JSON (`scripted/1`). The model is strict: a request in which a tool
 use is not answered exactly once, before anything else is said, fails as `invalid`.
@@ -34,6 +36,9 @@ BUILDER: Final = "scripted/1"
 
 SCRIPT_ENDS: Final = "The script ends here."
 """What the model says when it is asked beyond its last step."""
+
+SUMMARY: Final = "The script is at step {number}."
+"""What it says when it is asked for a summary."""
 
 PIECE_CHARS: Final = 12
 """Characters of text that are shown at a time."""
@@ -82,6 +87,7 @@ class Lane(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     when: str
     steps: tuple[Step, ...]
+    summary: Step | None = None
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,6 +95,13 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     steps: tuple[Step, ...] = ()
     lanes: tuple[Lane, ...] = ()
+    summary: Step | None = None
+
+    def summing_up(self, number: int, first_prompt: str) -> Step:
+        """The answer to a request for a summary that holds this many responses."""
+        lane = next((lane for lane in self.lanes if lane.when in first_prompt), None)
+        given = lane.summary if lane is not None and lane.summary is not None else self.summary
+        return given or Step(text=SUMMARY.format(number=number))
 
     def step(self, number: int, first_prompt: str) -> Step:
         """The step with that number (from 0) of the agent whose first prompt is given."""
@@ -130,7 +143,8 @@ def _tool(spec: ToolSpec) -> str:
 def _item(item: TranscriptItem) -> str:
     match item:
         case Said():
-            return compose({"item": '"said"', "source": quote(item.source), "text": quote(item.text)})
+            fields = {"item": '"said"', "source": quote(item.source), "text": quote(item.text)}
+            return compose(fields | ({"answers": str(item.answers)} if item.answers else {}))
         case Answered():
             return compose({"item": '"answered"', "blocks": array([_block(block) for block in item.blocks])})
         case Resulted():
@@ -153,6 +167,8 @@ class _SentItem(msgspec.Struct, frozen=True, kw_only=True):
     item: str
     text: str = ""
     use: str = ""
+    source: str = ""
+    answers: int = 0
     blocks: tuple[_SentBlock, ...] = ()
 
 
@@ -175,9 +191,11 @@ class ScriptedModel:
             return ModelFailure(failure="invalid", message=f"no request of {BUILDER}: {error}", status=400)
         if wrong := _wrong(sent):
             return ModelFailure(failure="invalid", message=wrong, status=400)
-        number = sum(item.item == "answered" for item in sent.items)
+        number = sum(1 if item.item == "answered" else item.answers for item in sent.items)
         first = next((item.text for item in sent.items if item.item == "said"), "")
-        return await self._answer(self._script.step(number, first), number, attempt, show)
+        wished = bool(sent.items) and sent.items[-1].source == "summary"
+        step = self._script.summing_up(number, first) if wished else self._script.step(number, first)
+        return await self._answer(step, number, attempt, show)
 
     async def _answer(self, step: Step, number: int, attempt: int, show: Show) -> ModelAnswer | ModelFailure:
         await _wait(step.delay_ms)
