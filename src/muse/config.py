@@ -23,6 +23,7 @@ from muse.errors import ConfigError
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Dialect = Literal["anthropic", "openai"]
+NoticeKind = Literal["finished", "failed", "approval", "question", "limit"]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +46,8 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. Times in seconds (`_ms`: milliseconds), sizes in tokens. `approval_timeout` None: 300 where no
-    person sits at the terminal, no limit where one does. `sandbox` "": as far as the machine can."""
+    person sits at the terminal, no limit where one does. `sandbox` "": as far as the machine can. `notify` is the
+    command that is run for what `notify_on` names; `bell`: the terminal rings for it."""
 
     model: str = ""
     permission_mode: str = "default"
@@ -63,6 +65,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sandbox_writable: tuple[str, ...] = ()
     network: bool = True
     trusted: tuple[str, ...] = ()
+    notify: tuple[str, ...] = ()
+    notify_on: tuple[NoticeKind, ...] = get_args(NoticeKind)
+    bell: bool = True
     providers: dict[str, Provider] = {}
     permissions: Permissions = Permissions()
 
@@ -214,7 +219,7 @@ def _checked(table: Mapping[str, Any], where: str) -> Config:
         if missing := _missing(what):
             raise ConfigError(f"{where}: {_dotted(key, providers)} lacks {missing}") from error
         raise ConfigError(
-            f"{where}: {_dotted(key, providers)} {_in_words(what)}",
+            f"{where}: {_dotted(key, providers)} {_in_words(what, key)}",
             hint="docs/configuration.md lists every key with its type",
         ) from error
 
@@ -224,7 +229,7 @@ def _missing(what: str) -> str:
     return what.removeprefix(start).rstrip("`") if what.startswith(start) else ""
 
 
-def _in_words(what: str) -> str:
+def _in_words(what: str, key: str) -> str:
     """msgspec's message in the words of docs/configuration.md."""
     if found := _wrong_type.fullmatch(what):
         kinds = [_TYPES.get(name, name) for name in found[1].split(" | ") if name != "null"]
@@ -233,7 +238,8 @@ def _in_words(what: str) -> str:
         bound = "at least" if found[1] == ">=" else "at most"
         return f"wants a number of {bound} {found[2]}"
     if found := _no_choice.fullmatch(what):
-        return f"wants one of {', '.join(get_args(Dialect))}, not {found[1]}"
+        choices = get_args(NoticeKind if key.startswith("notify_on") else Dialect)
+        return f"wants one of {', '.join(choices)}, not {found[1]}"
     return f"is wrong: {what}"
 
 

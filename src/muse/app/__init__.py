@@ -39,6 +39,9 @@ from muse.app.leftovers import look_around as look_around
 from muse.app.leftovers import take_away as take_away
 from muse.app.models import model_of as model_of
 from muse.app.models import rules as rules
+from muse.app.notify import Notice as Notice
+from muse.app.notify import Notices as Notices
+from muse.app.notify import notice_of as notice_of
 from muse.app.owned import Owned as Owned
 from muse.app.places import ARCHIVE_SUFFIX as ARCHIVE_SUFFIX
 from muse.app.places import SUFFIX as SUFFIX

@@ -89,8 +89,10 @@ class Drive:
         if job.loaded.notice:
             self.live.say(f"note: {job.loaded.notice}", "33")
         self._asking = Asking(job.live, job.terminal, short(self.session))
+        self._notices = app.Notices(job.loaded.config.notify, job.loaded.config.notify_on)
         self._begun = time.monotonic()
         self._interrupted_at = 0.0
+        self._finishing: anyio.CancelScope | None = None
         self._unanswered = ""
         self._listeners: list[Callable[[Event], None]] = []
         try:
@@ -130,6 +132,8 @@ class Drive:
                     state = await self.owned.run()
                 except MuseError as error:
                     failed = error
+                with anyio.CancelScope() as self._finishing:
+                    await self._notices.finish()
                 tasks.cancel_scope.cancel()
         if failed is not None:
             raise failed
@@ -145,8 +149,22 @@ class Drive:
         if isinstance(event.body, ApprovalDecided) and event.body.by == "timeout":
             asked = self.owned.event(event.body.request)
             self._unanswered = one_line(getattr(asked.body, "remember", "")) if asked else ""
+        self._tell(event)
         for heard in self._listeners:
             heard(event)
+
+    def _tell(self, event: Event) -> None:
+        """Tell a person who looks elsewhere of what this owner recorded; of each event once."""
+        state, config = self.owned.running.state, self.job.loaded.config
+        notice = None
+        if event.epoch == state.epoch:
+            notice = app.notice_of(event, self.session, short(self.session), state.workspace, self.live.answer)
+        if notice is not None:
+            self._notices.tell(notice)
+            if config.bell and notice.event in config.notify_on:
+                self.live.ring(notice.text)
+        if trouble := self._notices.trouble():
+            self.live.say(trouble, "33")
 
     async def _ask(self) -> None:
         try:
@@ -163,6 +181,9 @@ class Drive:
 
     def interrupted(self) -> None:
         """A Ctrl-C: cancel the turn, or leave when it is the second."""
+        if self._finishing is not None:  # the session is over, and only notices are still being given
+            self._finishing.cancel()
+            return
         now = time.monotonic()
         if now - self._interrupted_at < TWICE_SECONDS:
             self.leave(INTERRUPTED, "left; the turn is cancelled as far as it had come")
@@ -200,6 +221,8 @@ class Drive:
     def end(self, state: app.Session, *, as_json: bool) -> int:
         """Say how it ended and what can be done next. Returns the exit code."""
         outcome = state.outcome or "done"
+        if trouble := self._notices.trouble():
+            self.live.say(trouble, "33")
         if outcome in ("done", "failed"):
             self.live.final()
         again = self.job.recovery.again if self.job.recovery else 0

@@ -55,6 +55,11 @@ class Stream:
         else:
             self._put(text)
 
+    def beside(self, text: str) -> None:
+        """Write what takes no place on the screen, past a prompt that stands there."""
+        if self.terminal:
+            self._put(text)
+
     def _put(self, text: str) -> None:
         if self.gone:
             return
@@ -138,6 +143,13 @@ class Live:
         """As `say`, but not with `--quiet`."""
         if not self.quiet:
             self.say(text, look)
+
+    def ring(self, text: str) -> None:
+        """The terminal's bell, with a notice of the desktop (OSC 9) where the terminal may know how. `text` must be
+        safe for a terminal."""
+        stream = self.err if self.err.terminal else self.out
+        knows = os.environ.get("TERM", "") not in ("", "dumb", "linux")
+        stream.beside(f"\x1b]9;{text}\x07\x07" if knows else "\x07")
 
     def ask(self, text: str) -> None:
         """The beginning of a line that the person finishes; it stays the last line until `answered`."""
