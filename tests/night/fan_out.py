@@ -21,7 +21,7 @@ from tests.night.person import Deed, Person
 
 CHILDREN = 8
 FOREGROUND, BACKGROUND = range(1, 7), range(7, 9)
-STEERED, CANCELLED, ASKING, WRITING = 3, 4, 5, 1
+STEERED, CANCELLED, ASKING, WRITING, LAST = 3, 4, 5, 1, 2
 PROMPT = "Have all eight parts done."
 STEER = "Mind the TOPAZ gap, said the steward."
 WHY = "the AMBER part is no longer wanted"
@@ -29,6 +29,8 @@ QUESTION, ANSWER = "Which GARNET colour?", "The BERYL one."
 MESSAGE = "The PEARL part is half done."
 END = "All eight are done."
 PAUSE_SECONDS = 0.03
+SHARE = 0.6
+"""Of the work; by then all kills have come."""
 ENDED = ("tool.finished", "model.responded", "agent.spawned", "agent.finished")
 
 
@@ -52,16 +54,19 @@ def script(calls: int, isolated: Sequence[int] = ()) -> Script:
 def scripts(calls: int) -> dict[int, tuple[Step, ...]]:
     """What each child says and does."""
     made = {n: [*work.labour(n, calls), work.the_end(n)] for n in (*FOREGROUND, *BACKGROUND)}
-    made[STEERED].insert(1, Step(text="I wait.", uses=(_until(STEERED),)))
+    made[STEERED].insert(1, Step(text="I wait.", uses=(_until(STEERED, "said"),)))
+    made[LAST].insert(-1, Step(text="I wait.", uses=(_until(LAST, "over"),)))  # the session outlives the last kill
     made[CANCELLED] = [*work.labour(CANCELLED, 2), Step(text="Long.", uses=(work.shell(CANCELLED, 90, 300.0),))]
     made[ASKING].insert(2, Step(text="One thing.", uses=(("ask", {"question": QUESTION}),)))
     made[WRITING].insert(1, Step(text="I write.", uses=(("message", {"to": "parent", "text": MESSAGE}),)))
     return {n: tuple(steps) for n, steps in made.items()}
 
 
-def _until(child: int) -> work.Use:
+def _until(child: int, file: str) -> work.Use:
     name, place = f"c{child}s91", f"~/{work.COUNT}/c{child}.txt"
-    command = f'echo "{name} start" >> {place}; until [ -e ~/go ]; do sleep 0.02; done; echo "{name} end" >> {place}'
+    command = (
+        f'echo "{name} start" >> {place}; until [ -e ~/{file} ]; do sleep 0.02; done; echo "{name} end" >> {place}'
+    )
     return ("shell", {"command": command})
 
 
@@ -74,7 +79,7 @@ class Fire:
         self.session = Session(rig, PROMPT, "--yolo")
         self.scripts = scripts(calls)
         works = sum(2 + 2 * len(steps) + sum(len(step.uses) for step in steps) for steps in self.scripts.values())
-        self.places = sorted(works * (n + rng.random()) / (kills + 1) for n in range(kills))
+        self.places = [SHARE * works * (n + rng.random()) / kills for n in range(kills)]
         self.person = Person(self.session, self._deeds(), rng)
         self.unverified: list[Finding] = []
 
@@ -82,12 +87,15 @@ class Fire:
         def of(child: int) -> str:
             return f"SESSION:{checks.numbers_of(self.session.events)[child]}"
 
-        go = self.rig.home / "go"
+        said = self.rig.home / "said"
         return [
-            Deed("steer", _runs("c3s91"), lambda _: ("steer", of(STEERED), STEER), then=(go,)),
+            Deed("steer", _runs("c3s91"), lambda _: ("steer", of(STEERED), STEER), then=(said,)),
             Deed("cancel", _runs("c4s90"), lambda _: ("cancel", of(CANCELLED), "--agent", "--why", WHY)),
-            Deed("answer", _asks, lambda e: ("answer", f"SESSION@{e['seq']}", ANSWER)),
+            Deed("answer", _asks, lambda e: ("answer", f"SESSION@{e['seq']}", ANSWER), ready=self._half_over),
         ]
+
+    def _half_over(self) -> bool:
+        return self.session.kills >= len(self.places) // 2
 
     def play(self) -> None:
         """All kills, then to its end."""
@@ -95,6 +103,7 @@ class Fire:
             self._life(place)
             self.person.after_a_death()
             self.unverified += checks.log_holds(self.rig.path()) if self.session.lives % 5 == 0 else []
+        (self.rig.home / "over").touch()
         self.session.start()
         self.person.must_speak()
         code = self.session.to_the_end(self.person.hears)

@@ -87,12 +87,12 @@ class Session:
             self.shown_at = time.monotonic()
         return found
 
-    def until(self, what: Callable[[], object], meanwhile: Callable[[list[Event]], None] | None = None) -> None:
+    def until(self, what: Callable[[], object], meanwhile: Callable[[], None] | None = None) -> None:
         """Watch until `what()` is true. Raises Stuck when the process ends before, or nothing happens for long."""
         while True:
-            new = self.look()
+            self.look()
             if meanwhile is not None:
-                meanwhile(new)
+                meanwhile()
             if what():
                 return
             if self.status is not None:
@@ -101,7 +101,7 @@ class Session:
                 raise Stuck(f"nothing for {PATIENCE_SECONDS:g} s after {self.events[-3:]}; {self.errors()}")
             time.sleep(LOOK_SECONDS)
 
-    def to_the_end(self, meanwhile: Callable[[list[Event]], None] | None = None) -> int:
+    def to_the_end(self, meanwhile: Callable[[], None] | None = None) -> int:
         """Watch until it ends by itself; its exit code."""
         self.until(lambda: self.status is not None, meanwhile)
         self.look()

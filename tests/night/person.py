@@ -12,12 +12,13 @@ from tests.night.hosts import Session
 @dataclass
 class Deed:
     """One word. `when` looks at an event and says whether its time has come; `words` makes the command line from it,
-    SESSION standing for the session; `then` are files to make once it is acknowledged."""
+    SESSION standing for the session; `then` are files to make once it is acknowledged; not before `ready`."""
 
     name: str
     when: Callable[[Event], bool]
     words: Callable[[Event], tuple[str, ...]]
     then: tuple[Path, ...] = ()
+    ready: Callable[[], bool] = lambda: True
     alive: bool = True
     event: Event | None = None
     done: bool = False
@@ -32,31 +33,38 @@ class Person:
     deeds: list[Deed]
     rng: random.Random
     said: list[str] = field(default_factory=list)
+    heard: int = 0
 
     def __post_init__(self) -> None:
         for deed in self.deeds:
             deed.alive = self.rng.random() < 0.6
 
-    def hears(self, new: list[Event]) -> None:
-        """Look at what the session has shown; speak."""
+    def hears(self) -> None:
+        """Look at what the session has shown since; speak."""
+        self._listen()
         for deed in self.deeds:
-            if deed.event is None:
-                deed.event = next((event for event in new if deed.when(event)), None)
-            if deed.event is not None and deed.alive and not deed.done:
+            if deed.event is not None and deed.alive and not deed.done and deed.ready():
                 self._speak(deed)
 
     def after_a_death(self) -> None:
         """Speak to nobody; the log takes it."""
-        self.hears(self.session.look())
+        self._listen()
         for deed in self.deeds:
-            if deed.event is not None and not deed.done:
+            if deed.event is not None and not deed.done and deed.ready():
                 self._speak(deed)
 
     def must_speak(self) -> None:
         """Nobody dies any more: all is said at once."""
         for deed in self.deeds:
-            deed.alive = True
-        self.hears([])
+            deed.alive, deed.ready = True, lambda: True
+        self.hears()
+
+    def _listen(self) -> None:
+        new = self.session.events[self.heard :]
+        self.heard += len(new)
+        for deed in self.deeds:
+            if deed.event is None:
+                deed.event = next((event for event in new if deed.when(event)), None)
 
     def _speak(self, deed: Deed) -> None:
         assert deed.event is not None
