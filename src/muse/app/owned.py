@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 import msgspec
@@ -14,6 +14,7 @@ from muse.app.models import model_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
 from muse.app.sandbox import sandbox_of
 from muse.app.watching import Watching
+from muse.app.worktrees import Worktrees
 from muse.config import Config
 from muse.decide.agent_tools import agent_tools
 from muse.effect.protocol import Model, Tool, Workspace
@@ -26,6 +27,9 @@ from muse.runtime.outputs import read_output
 from muse.runtime.seal import seal
 from muse.runtime.session import Running, Session, Taken, claim
 from muse.runtime.signals import LiveSignals
+
+if TYPE_CHECKING:
+    from muse.effect.sandbox import Sandbox
 
 
 class Owned:
@@ -62,20 +66,20 @@ class Owned:
         found: dict[str, Tool] = {}
         runners: list[Runner] = []
 
+        def tools(sandbox: "Sandbox") -> dict[str, Tool]:
+            return builtin_tools(
+                runners[0],
+                read_output=self._read_output,
+                background=lambda: self.running.background,
+                environment=os.environ | {"MUSE_SESSION": log.session},
+                extra_names=(*config.shell_environment, "MUSE_SESSION"),
+                secrets=self._secrets,
+                sandbox=sandbox,
+            )
+
         def specs(epoch: int) -> tuple[ToolSpec, ...]:
             runners.append(Runner(run_folder(log.session), epoch))
-            environment = os.environ | {"MUSE_SESSION": log.session}
-            found.update(
-                builtin_tools(
-                    runners[0],
-                    read_output=self._read_output,
-                    background=lambda: self.running.background,
-                    environment=environment,
-                    extra_names=(*config.shell_environment, "MUSE_SESSION"),
-                    secrets=self._secrets,
-                    sandbox=self.sandbox,
-                )
-            )
+            found.update(tools(self.sandbox))
             return (*(tool.spec for tool in found.values()), *agent_tools())
 
         ownership = claim(
@@ -86,10 +90,11 @@ class Owned:
         self._submitter = log.another()
         self._blobs: Log | None = None
         self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets, self.sandbox.writable)
+        self._trees = Worktrees(config, log, workspace, ownership.epoch, self._secrets, self.sandbox, tools)
         equipment = Equipment(
             model=model, tools=found, workspace=Workspace(workspace), log=log, blobs=self._blob_log,
             settled=self._settled, on_signal=self._signal, changes=self._watching.changes,
-            leftovers=RunnerLeftovers(self._runner, self._secrets.mask),
+            leftovers=RunnerLeftovers(self._runner, self._secrets.mask), trees=self._trees,
         )  # fmt: skip
         self._log = log
         self._on_event, self._on_signal = on_event, on_signal
@@ -176,6 +181,7 @@ class Owned:
 
     def close(self) -> None:
         """Close every handle; the log last, so that one file remains."""
+        self._trees.close()
         self._watching.close()
         for log in (self._blobs, self._submitter):
             if log is not None:

@@ -41,6 +41,18 @@ def sandbox_of(config: Config, settings: Settings, workspace: Path, log: Path) -
     return choose(settings.sandbox, settings.network, found, places, log.stem, forced)
 
 
+def sandbox_of_tree(session: "Sandbox", workspace: Path, tree: Path) -> "Sandbox":
+    """What the commands of an agent run in that works in `workspace`, in a working tree of its own."""
+    from muse.effect.sandbox import tree_places
+    from muse.effect.worktree import linked
+
+    if session.places is None:
+        return session
+    found = linked(tree)
+    entry, common = (found.entry, found.common) if found is not None else (None, None)
+    return session.for_tree(tree_places(session.places, workspace, tree, muse_home(), entry, common))
+
+
 def machine() -> "Machine":
     """What this machine has for a sandbox, tried."""
     from muse.effect.sandbox import this_machine

@@ -53,9 +53,14 @@ def sessions_of(entries: Iterable[Entry]) -> dict[Path, set[str]]:
             keys.setdefault(key_of(work, top), set()).add(entry.session)
     found = {}
     for folder in folders():
-        owners = {path.name.rpartition(".")[0] for path in (folder / "owners").glob("*")}
+        owners = {_session_of(path.name) for path in (folder / "owners").glob("*")}
         found[folder] = owners | keys.get(folder.name, set())
     return found
+
+
+def _session_of(owner: str) -> str:
+    """The session of an owner: `SESSION.EPOCH`, or `tree.SESSION.AGENT.EPOCH` of an agent's own working tree."""
+    return owner.split(".")[1] if owner.startswith("tree.") else owner.rpartition(".")[0]
 
 
 def is_in_use(folder: Path) -> bool:

@@ -17,23 +17,26 @@ class Watching:
 
     def __init__(
         self, config: Config, log: Log, workspace: Path, epoch: int, secrets: "KnownSecrets",
-        writable: tuple[str, ...] = (),
+        writable: tuple[str, ...] = (), *, tree_of: str = "", beside: Path | None = None,
     ) -> None:  # fmt: skip
-        """`writable` are the folders that commands may write to."""
+        """`writable` are the folders that commands may write to. `tree_of` is the agent that `workspace` is the own
+        working tree of, made from the workspace `beside`; nobody else works there."""
         from muse.effect.programs import search_path
-        from muse.effect.snapshot import Snapshots
+        from muse.effect.snapshot import TREE, Snapshots
 
         self._log = log
         self._handle: Log | None = None
-        self._snapshots = Snapshots(
+        owner = f"{TREE}{log.session}.{tree_of.replace('.', '-')}.{epoch}" if tree_of else f"{log.session}.{epoch}"
+        self.snapshots = Snapshots(
             muse_home(),
             workspace,
-            f"{log.session}.{epoch}",
+            owner,
+            beside=beside,
             timeout_seconds=config.snapshot_timeout,
             environment={**os.environ, "PATH": search_path((str(workspace), *writable))},
             off=not config.snapshots,
         )
-        self.changes = Changes(self._snapshots, self._contents, secrets.is_in)
+        self.changes = Changes(self.snapshots, self._contents, secrets.is_in, exclusive=bool(tree_of))
 
     def _contents(self) -> Log:
         if self._handle is None:
@@ -42,6 +45,6 @@ class Watching:
 
     def close(self) -> None:
         """Let go of what was opened."""
-        self._snapshots.close()
+        self.snapshots.close()
         if self._handle is not None:
             self._handle.close()

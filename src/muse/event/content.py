@@ -235,7 +235,7 @@ class Observed(Content, frozen=True):
 class FileChange(Content, frozen=True):
     """One path that changed: contents before and after (None: did not exist), permission bits (0o120000: a symbolic
     link, whose content is where it leads), and `note` where the content was not copied and why. `exact_path` holds the
-    bytes of a name that is not UTF-8."""
+    bytes of a name that is not UTF-8. What a tool is about to do says the SHA-256 of both contents, too."""
 
     path: str
     before: BlobRef | None = None
@@ -244,3 +244,5 @@ class FileChange(Content, frozen=True):
     after_mode: int = 0
     note: str = ""
     exact_path: BlobRef | None = None
+    before_sha256: str = ""
+    after_sha256: str = ""

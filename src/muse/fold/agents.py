@@ -37,6 +37,7 @@ from muse.fold.state import Agent, ModelCall, Session
 
 MESSAGE = "[Message from {sender}]\n{text}"
 OWN_TREE = "[You work in a working tree of your own, {path}: the files as they were in your parent's workspace.]"
+LEFT_OUT = "[Not taken along: {paths}]"
 NO_TREE = "no working tree could be made for it: {why}"
 
 
@@ -202,7 +203,8 @@ def prepared(state: Session, event: Event, body: WorktreePrepared) -> set[str]:
         agent.queue.clear()
         turns.end(agent, "failed", NO_TREE.format(why=body.error))
     elif not body.error:
-        agent.add(Said(seq=event.seq, text=OWN_TREE.format(path=body.path), source="notice"))
+        left = f"\n{LEFT_OUT.format(paths=', '.join(body.left_out))}" if body.left_out else ""
+        agent.add(Said(seq=event.seq, text=OWN_TREE.format(path=body.path) + left, source="notice"))
     return {event.agent}
 
 
@@ -255,7 +257,8 @@ def messaged(state: Session, event: Event, body: AgentMessaged) -> set[str]:
 def revive(state: Session, agent: Agent, said: Said) -> None:
     """Words to an agent that is in no turn: a child that had finished has not any more."""
     if agent.parent and not state.imported:
-        agent.finished = 0
+        agent.finished, agent.kept = 0, False
+        agent.preparing = agent.isolation == "worktree" and not agent.workspace
         state.unfinished.add(agent.id)
     turns.prompt(state, agent, said)
 

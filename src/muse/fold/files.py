@@ -19,6 +19,10 @@ UNKNOWN: Final = "?"
 """What stands for a path in `Agent.changed` when it is not known which files changed."""
 
 
+NOT_HELD: Final = ", not recorded"
+"""What stands behind it for a file whose content the log does not hold."""
+
+
 def changes_text(agent: Agent) -> str:
     """For the parent of an agent with a working tree of its own: which files it changed, and how to get at them. "" for
     one that works in a shared workspace."""
@@ -74,10 +78,13 @@ def unknown(state: Session, event: Event, body: FilesUnknown) -> set[str]:
 
 
 def removed(state: Session, event: Event, body: WorktreeRemoved) -> set[str]:
-    """The working tree is gone, or it was kept and nothing changes."""
+    """The working tree is gone, or it was kept and nothing changes. Who goes on meanwhile gets another one."""
     agent = state.agents.get(event.agent)
-    if agent is not None and not body.left and body.path == agent.workspace:
-        agent.workspace = agent.tree = ""
+    if agent is not None and body.path == agent.workspace:
+        agent.kept = bool(body.left)
+        if not body.left:
+            agent.workspace = agent.tree = ""
+            agent.preparing = agent.turn
     return {event.agent}
 
 
@@ -88,12 +95,14 @@ def _holder(state: Session, agent_id: str) -> Agent | None:
 
 
 def _note(known: dict[str, str], change: FileChange) -> None:
-    """From what a file was at the beginning to what it is now."""
-    is_there = bool(change.after_mode or change.after) or (bool(change.note) and not change.before_mode)
-    before = known.get(change.path) or ("changed" if change.before_mode or change.before else "new")
+    """From what a file was at the beginning to what it is now. What git ignores counts as nothing."""
+    is_there, was_there = bool(change.after_mode or change.after), bool(change.before_mode or change.before)
+    if not is_there and not was_there:
+        return
+    was = known.pop(change.path, "").removesuffix(NOT_HELD)
+    before = was or ("changed" if was_there else "new")
     if is_there:
-        known[change.path] = "changed" if before == "deleted" else before
-    elif before == "new":
-        known.pop(change.path, None)
-    else:
+        held = "" if change.after is not None else NOT_HELD
+        known[change.path] = ("changed" if before == "deleted" else before) + held
+    elif before != "new":
         known[change.path] = "deleted"

@@ -5,7 +5,7 @@ place, so that what they do at once is told of all of them; two places never mix
 working tree is made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +13,12 @@ import msgspec
 
 from muse.effect.protocol import Tool, Workspace
 from muse.event.kinds import WorktreePrepared, WorktreeRemoved
-from muse.fold import agents
+from muse.fold import agents, files
 from muse.fold.state import Session
 from muse.runtime.changes import Changes, Outcomes
+
+Start = Callable[[Callable[[str], Awaitable[None]], str], None]
+"""Start an effect for an agent."""
 
 
 class Place(msgspec.Struct):
@@ -38,9 +41,9 @@ class Trees(Protocol):
         Why there can be none stands in `error`; nothing is raised but for cancellation."""
         ...
 
-    async def remove(self, agent: str, state: Session) -> WorktreeRemoved | None:
-        """Take the tree of an agent that has finished away, unless it holds what the log does not. None when there is
-        nothing to be said."""
+    async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
+        """Take the tree of an agent that has finished away, unless it holds what the log does not: then it is kept, and
+        that is said. Nothing is raised but for cancellation."""
         ...
 
 
@@ -74,3 +77,81 @@ class Places:
     def forget(self, agent: str) -> None:
         """The agent's tree is gone, or another one takes its place."""
         self._own.pop(agent, None)
+
+
+class TreeCare:
+    """Sees to it that who is to have a working tree gets one, and that one which nobody needs any more goes."""
+
+    def __init__(self, places: Places, trees: Trees | None, outcomes: Outcomes, start: Start) -> None:
+        self._places = places
+        self._trees = trees
+        self._to = outcomes
+        self._start = start
+        self._busy: set[str] = set()
+
+    @property
+    def is_clearing(self) -> bool:
+        """Whether a tree is being taken away: then the session does not close yet, so that it says so."""
+        return bool(self._busy)
+
+    def is_busy(self, agent: str) -> bool:
+        """Whether the tree that an agent works in is being made or taken away."""
+        return bool(self._busy) and agents.home(self._to.state, agent) in self._busy
+
+    def begin(self) -> None:
+        """Go on where an earlier owner was killed: a half made tree is begun anew."""
+        for agent_id in list(self._to.state.agents):
+            self.look(agent_id)
+
+    def look(self, agent_id: str) -> None:
+        """Something befell an agent: its tree may be wanted now, or not any more."""
+        state = self._to.state
+        agent = state.agents.get(agents.home(state, agent_id))
+        if agent is None or not agent.parent or agent.id in self._busy:
+            return
+        if agent.preparing:
+            self._busy.add(agent.id)
+            self._start(self._prepare, agent.id)
+        elif agent.finished and agent.workspace and not agent.kept and not self._is_shared(state, agent.id):
+            self._busy.add(agent.id)
+            self._start(self._clear, agent.id)
+
+    def _is_shared(self, state: Session, agent_id: str) -> bool:
+        return any(agents.home(state, one) == agent_id for one in state.unfinished)
+
+    async def _prepare(self, agent_id: str) -> None:
+        state = self._to.state
+        agent = state.agents[agent_id]
+        cause = agent.cause if agent.answered else agent.spawned
+        try:
+            if self._trees is None:
+                body = WorktreePrepared(path="", base="", error="this host makes no working trees")
+            else:
+                body = await self._trees.prepare(agent_id, Path(agents.root(state, agent.parent)))
+            self._places.forget(agent_id)
+        finally:
+            self._busy.discard(agent_id)
+        self._to.post_bodies(agent_id, cause, body)
+
+    async def _clear(self, agent_id: str) -> None:
+        try:
+            assert self._trees is not None, "a tree of its own, and this host makes none"
+            body = await self._trees.remove(agent_id, self._to.state)
+            self._places.forget(agent_id)
+        finally:
+            self._busy.discard(agent_id)
+        agent = self._to.state.agents[agent_id]
+        self._to.post_bodies(agent_id, agent.finished or agent.cause, body)
+
+
+def left_behind(state: Session, agent_id: str) -> tuple[tuple[str, ...], str]:
+    """What the state knows that the tree of an agent still holds and the log does not, or who still works there: paths,
+    and why. Two empty ones when there is nothing."""
+    running = {process.call.partition("/")[0] for process in state.processes.values()}
+    if any(agents.home(state, one) == agent_id for one in running if one in state.agents):
+        return (".",), "something that was started there still runs"
+    changed = state.agents[agent_id].changed
+    if files.UNKNOWN in changed:
+        return (".",), "not all of its changes are recorded"
+    left = tuple(path for path, what in changed.items() if what.endswith(files.NOT_HELD))
+    return left, "these are not recorded: too large, or withheld" if left else ""

@@ -31,10 +31,11 @@ Plan = dict[str, Any]
     network    "open", "namespace" (an own, empty one) or "tcp" (Landlock refuses TCP)
     writable   folders to write in, none inside another; `devices` files to write to
     pinned     folders that keep their names, parents first
+    guarded    what stays read-only as a whole inside writable folders, but for what is writable in it `again`
     readonly   what stays read-only inside writable folders
     hidden     folders, files and sockets that are not there
 
-The last three are used with `mounts` only; what does not exist is left out."""
+From `pinned` on they are used with `mounts` only; what does not exist is left out."""
 
 DEVICES = (
     "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts",
@@ -169,6 +170,13 @@ def _mount(system: _System, plan: Plan, name: str) -> None:
     _make_terminals(system)
     for path in _existing(plan["pinned"]):
         system.mount(path, path, "", _MS_BIND | _MS_REC)
+    again = [(path, _copy(system, path)) for path in _existing(plan.get("again", ()))]
+    for path in _existing(plan.get("guarded", ())):
+        system.mount(path, path, "", _MS_BIND | _MS_REC)
+        _make_read_only(system, path)
+    for path, copy in again:
+        system.call(_MOVE_MOUNT, copy, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+        os.close(copy)
     for path in _existing(plan["readonly"]):
         system.mount(path, path, "", _MS_BIND | _MS_REC)
         _make_read_only(system, path)

@@ -3,7 +3,7 @@
 from muse.effect.sandbox.choice import FORCED, MODES, NO_SANDBOX, Sandbox, choose, parse_mode, strictness
 from muse.effect.sandbox.guarded import GuardedTool
 from muse.effect.sandbox.machine import Machine, enough_of_this_machine, this_machine
-from muse.effect.sandbox.places import Places, places_of
+from muse.effect.sandbox.places import Places, places_of, tree_places
 
 __all__ = [
     "FORCED",
@@ -19,4 +19,5 @@ __all__ = [
     "places_of",
     "strictness",
     "this_machine",
+    "tree_places",
 ]

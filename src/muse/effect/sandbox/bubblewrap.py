@@ -23,13 +23,15 @@ def wrapped(program: str, plan: Plan, argv: list[str], cwd: str) -> list[str]:
         line.append("--unshare-net")
     if os.geteuid() == 0:
         line += ["--cap-drop", "ALL", *(word for name in _CAPABILITIES for word in ("--cap-add", name))]
-    for path in plan["writable"]:
-        if not path.startswith("/dev/"):  # there is a new one
-            line += ["--bind-try", path, path]
-    for path in plan["pinned"]:
-        line += ["--bind-try", path, path]
-    for path in plan["readonly"]:
-        line += ["--ro-bind-try", path, path]
+    writable = [path for path in plan["writable"] if not path.startswith("/dev/")]  # there is a new one
+    for option, paths in (
+        ("--bind-try", [*writable, *plan["pinned"]]),
+        ("--ro-bind-try", plan["guarded"]),
+        ("--bind-try", plan["again"]),
+        ("--ro-bind-try", plan["readonly"]),
+    ):
+        for path in paths:
+            line += [option, path, path]
     for path in plan["hidden"]:
         if os.path.isdir(path):
             line += ["--tmpfs", path, "--remount-ro", path]

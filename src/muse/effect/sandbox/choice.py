@@ -131,6 +131,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         return "(each command has a sandbox of its own: kill in a later one does not reach these)"
 
+    def for_tree(self, places: Places) -> "Sandbox":
+        """The same for an agent with a working tree of its own."""
+        return msgspec.structs.replace(self, places=places, made=set()) if self.places is not None else self
+
     def prepare(self) -> None:
         """Make the folders that it needs. Raises OSError."""
         if self.scratch:
@@ -146,6 +150,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         make another one in its place."""
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
+        self.take_back()
+
+    def take_back(self) -> None:
+        """Take away the folders that were made, where no command runs any more."""
         for path in self.made - (mounted_elsewhere() if self.made else set()):
             with suppress(OSError):  # it has content, which is not ours
                 os.rmdir(path)
@@ -200,6 +208,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
                 dict.fromkeys(path for path in (*places.readonly, *places.made) if _is_below_any(path, writable))
             ),
             "hidden": list(places.hidden),
+            "guarded": list(places.guarded),
+            "again": list(places.again) if self.mode == DEFAULT else [],
         }
 
     def _has_network_namespace(self) -> bool:
@@ -210,7 +220,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             return (self.scratch,)
         if self.enforcer != ALONE:
             return places.writable
-        kept = tuple(path for path in places.writable if not _exposes(path, places))
+        kept = (*(path for path in places.writable if not _exposes(path, places)), *places.again)
         return (*kept, self.scratch) if self.scratch else kept
 
 
@@ -291,7 +301,7 @@ def _with(enforcer: str, mode: str, network: bool, machine: Machine, places: Pla
 
 def _exposes(folder: str, places: Places) -> bool:
     """Whether a writable folder would open the way to what no command may touch."""
-    return any(is_inside(path, folder) for path in (*places.record, *places.personal))
+    return any(is_inside(path, folder) for path in (*places.record, *places.personal, *places.guarded))
 
 
 def _is_below_any(path: str, folders: tuple[str, ...]) -> bool:

@@ -43,7 +43,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     `writable`: folders, the workspace first. `temporary`: those of them that are only for temporary files. `readonly`
     and `hidden`: see `confine.Plan`; `record`: the part of `hidden` that holds this session's record and those of
     others; `personal`: the part of `readonly` that is the user's (start-up files, settings) and no repository's;
-    `more`: the part of `writable` that the user named.
+    `more`: the part of `writable` that the user named. `guarded`: folders inside writable ones that stay as they are as
+    a whole, but for what in them is writable `again`.
     """
 
     workspace: str
@@ -54,6 +55,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     record: tuple[str, ...]
     personal: tuple[str, ...]
     more: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -66,7 +69,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         its place, with other things in it."""
         found: set[str] = set()
         for root in writable:
-            for path in (self.workspace, *self.readonly, *self.hidden):
+            for path in (self.workspace, *self.readonly, *self.hidden, *self.guarded):
                 if path != root and is_inside(path, root):
                     parents = [path] if path == self.workspace else []
                     parents += [str(one) for one in Path(path).parents if one != Path(root)]
@@ -104,6 +107,49 @@ def places_of(
         personal=tuple(personal),
         more=tuple(others),
     )
+
+
+def tree_places(
+    session: Places, workspace: Path, tree: Path, muse_home: Path, entry: Path | None, common: Path | None
+) -> Places:
+    """The places of an agent that works in `workspace`, in a working tree of its own in muse's home. Of the repository
+    that the tree is linked to (its `entry` in the git folder `common`) only what `git add` and `git commit` need is
+    writable; the workspace of the session, and the trees of other agents, are not."""
+    root, home, own = (os.path.realpath(one) for one in (workspace, muse_home, tree))
+    others = [path for path in session.writable if path != session.workspace]
+    others = [path for path in others if common is None or path != str(common)]
+    git_writable, git_kept = ([], []) if entry is None or common is None else _of_worktree(str(entry), str(common))
+    guarded = [one for one in (session.workspace, home, str(common or "")) if one and _is_in_any(one, others)]
+    records = [path for path in session.record if not is_inside(root, path)] + _beside(home, own)
+    return Places(
+        workspace=root,
+        writable=_outermost((root, *git_writable, *others)),
+        temporary=session.temporary,
+        readonly=tuple(dict.fromkeys([f"{root}/.muse", f"{own}/.git", *git_kept, *session.personal])),
+        hidden=tuple(dict.fromkeys([*records, *(path for path in session.hidden if path not in session.record)])),
+        record=tuple(records),
+        personal=session.personal,
+        more=session.more,
+        guarded=tuple(guarded),
+        again=tuple(path for path in (root, *git_writable) if _is_in_any(path, guarded)),
+    )
+
+
+def _of_worktree(entry: str, common: str) -> tuple[list[str], list[str]]:
+    kept = [f"{entry}/{name}" for name in ("gitdir", "commondir", *_GIT_KEPT)]
+    return [entry, f"{common}/objects"], [*kept, f"{common}/objects/info"]
+
+
+def _beside(home: str, own: str) -> list[str]:
+    """All in muse's home that does not lead to this folder."""
+    found: list[str] = []
+    for folder in [one for one in _upwards(os.path.dirname(own)) if is_inside(one, home)]:
+        found += [path for path in _children(folder) if not is_inside(own, path)]
+    return list(dict.fromkeys([*(f"{home}/{name}" for name in _RECORDS), *found]))
+
+
+def _is_in_any(path: str, folders: Iterable[str]) -> bool:
+    return any(is_inside(path, one) for one in folders)
 
 
 def _is_for_hooks(path: str) -> bool:

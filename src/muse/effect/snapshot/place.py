@@ -4,6 +4,7 @@
     $MUSE_HOME/snapshots/<key>/lists/             names of snapshots that have repositories within
     $MUSE_HOME/snapshots/<key>/owners/<owner>/    index, HEAD and configuration; `held` is the kernel lock of its owner
 
+An agent's own working tree shares the contents with the workspace that it was made from: its owners are named `tree.…`.
 All of it is a cache: what changed stands in the log. An owner's folder has a name of its own in each of its lives, so a
 git command that outlived its host disturbs nobody; the next owner begins with a copy of the newest index that is whole,
 and takes away what the dead left. This module must not know what is in a tree.
@@ -68,6 +69,10 @@ _HELD_TRIES: Final = 10
 """Others hold an owner's lock for a moment when they look whether it lives."""
 
 
+TREE: Final = "tree."
+"""What the names of owners begin with that look at a working tree of its own, not at the workspace."""
+
+
 class Place:
     """The folder of one work tree, while one owner uses it. `git_folder` is the owner's own."""
 
@@ -99,8 +104,15 @@ class Place:
 
     @property
     def others(self) -> bool:
-        """Whether another owner works in this work tree now."""
+        """Whether another owner uses this folder now."""
         return any(_is_held(path) for path in self._owners.glob("*/held") if path.parent != self.git_folder)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another owner works in the same work tree now."""
+        held = (path for path in self._owners.glob("*/held") if path.parent != self.git_folder)
+        is_own = self.git_folder.name.startswith(TREE)
+        return not is_own and any(_is_held(path) for path in held if not path.parent.name.startswith(TREE))
 
     def is_whole(self) -> bool:
         """Whether what git needs is still there; somebody may have deleted it."""
@@ -154,10 +166,14 @@ class Place:
 
     def _take_over(self) -> None:
         """Begin with the newest index that a dead owner left, and take away all that the dead left."""
+        kind = self.git_folder.name.startswith(TREE)
         folders = [path for path in self._owners.iterdir() if path != self.git_folder]
+        folders = [path for path in folders if path.name.startswith(TREE) == kind]
         dead = [path for path in folders if not _is_held(path / "held")]
+        own = self.git_folder.name.rpartition(".")[0]
         if not (self.git_folder / "index").exists():
-            for path in sorted(dead, key=lambda path: _changed_at(path / "index"), reverse=True)[:1]:
+            begun = [path for path in dead if not kind or path.name.rpartition(".")[0] == own]
+            for path in sorted(begun, key=lambda path: _changed_at(path / "index"), reverse=True)[:1]:
                 for name in ("index", "HEAD"):
                     with suppress(OSError):
                         shutil.copy2(path / name, self.git_folder / name)

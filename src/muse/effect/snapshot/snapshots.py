@@ -60,12 +60,15 @@ class Snapshots:
         timeout_seconds: float = TIMEOUT_SECONDS,
         environment: Mapping[str, str] = os.environ,
         off: bool = False,
+        beside: Path | None = None,
     ) -> None:
-        """With `off`, every `take` is refused."""
+        """With `off`, every `take` is refused. `beside`: the root is a working tree that was made from that workspace,
+        and shares its folder of contents; `owner` then begins with `TREE`."""
         self._home = home.resolve()
         self._folder = self._home / "snapshots"
         self._root = root
         self._owner = owner
+        self._beside = beside
         self._timeout = timeout_seconds
         self._environment = environment
         self._trees: dict[bytes, _Tree] = {}
@@ -114,6 +117,15 @@ class Snapshots:
                 raise
             raise SnapshotError(_ANEW) from None
 
+    def not_held(self) -> list[bytes]:
+        """Of the last look, what no snapshot holds: ignored files and folders, and repositories within, of which only
+        the files are held. With a slash at the end where it is a folder."""
+        root = self._trees.get(b"")
+        ignored = list(root.ignored or ()) if root is not None else []
+        return sorted(
+            [*ignored, *(name + b"/" for name, tree in self._trees.items() if name and tree.ignored is not None)]
+        )
+
     def close(self) -> None:
         """Give up the folders of snapshots."""
         for tree in self._trees.values():
@@ -147,17 +159,25 @@ class Snapshots:
             tree.ignored = look.ignored
         for name in self._trees.keys() - trees.keys():  # a repository that is no more
             self._trees[name].ignored = None
-        shared = any(self._trees[name].place.others for name in trees)
+        shared = any(self._trees[name].place.is_shared for name in trees)
         return Taken(self._named(trees), tuple(ignored), shared)
 
     def _tree(self, name: bytes) -> _Tree:
         if name not in self._trees:
             work = self._root / os.fsdecode(name) if name else self._root
-            top = work if name else top_of(work)
-            place = Place(self._folder / key_of(work, top), self._owner)
+            top = work if name else self._top(work)
+            key = key_of(work, top)
+            if self._beside is not None and not name:
+                key = key_of(self._beside, top_of(self._beside))
+            place = Place(self._folder / key, self._owner)
             scan = Scan(self._program, place, top, work, info_exclude(top), self._excludes, self._home)
             self._trees[name] = _Tree(scan, place)
         return self._trees[name]
+
+    def _top(self, work: Path) -> Path:
+        """The root of the repository. Of a copy that is none, its own folder: what is around muse's home has no say."""
+        top = top_of(work)
+        return top if self._beside is None or top.is_relative_to(self._home) else work
 
     # -- names -------------------------------------------------------------------------------------------------------
 

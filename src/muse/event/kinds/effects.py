@@ -188,12 +188,14 @@ class FilesUnknown(Content, frozen=True):
 class WorktreePrepared(Content, frozen=True):
     """A working tree of its own for an agent, at `path`: a git worktree of commit `base`, or a copy of a folder that is
     no repository (`base` ""), both with the files as they were in the parent's workspace; `tree` names the snapshot
-    that it begins with. With `error` there is none, and the agent cannot work."""
+    that it begins with, `left_out` what the parent has and it has not (repositories within, what could not be read).
+    With `error` there is none, and the agent cannot work."""
 
     path: str
     base: str
     tree: str = ""
     error: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class WorktreeRemoved(Content, frozen=True):
