@@ -6,18 +6,17 @@ killed, is nothing to the session.
 """
 
 import time
+from pathlib import Path
 from typing import Final
 
 import click
 
-from muse import app
-from muse.errors import UsageError
+from muse import app, config
+from muse.errors import ConfigError, UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import (
     COMMANDS,
-    ApprovalDecided,
-    ApprovalRequested,
-    CommandRefused,
+    AgentPaused,
     OwnershipTaken,
     SessionClosed,
     SessionOpened,
@@ -26,9 +25,9 @@ from muse.ui.cli import completing
 from muse.ui.cli.address import Place, require_event, resolve
 from muse.ui.cli.drive import EXIT_CODES, INTERRUPTED
 from muse.ui.cli.finding import short_id
+from muse.ui.cli.pending import Pending
 from muse.ui.cli.watched import Watched
 from muse.view.summary import outcome_words
-from muse.view.visible import lines_of, one_line
 
 LOOK_SECONDS: Final = 0.25
 """How often to look whether somebody still runs the session."""
@@ -72,6 +71,15 @@ def command(address: str, follow: bool, after: int | None, last: int | None, as_
     return watching.end()
 
 
+def _bell() -> tuple[str, ...]:
+    """The kinds of notices that the terminal rings for, by the settings of this folder; all where they are broken."""
+    try:
+        found = config.load(Path.cwd())
+    except (ConfigError, OSError):
+        found = config.Config()
+    return found.notify_on if found.bell else ()
+
+
 class _Watching:
     """One session, watched. `head` is the last event when it began: what comes up to there is the past."""
 
@@ -80,8 +88,9 @@ class _Watching:
         self._live, self._head, self._follow = live, head, follow
         self._name = short_id(place.path.stem)
         self._seen = 0
-        self._open: dict[int, Event] = {}
-        self._answered: dict[int, Event] = {}
+        self._pending = Pending(self._name, live)
+        self._workspace = ""
+        self._bell = _bell()
         self._closed: SessionClosed | None = None
         self._owner = app.owner_of(place.path)
         self._looked_at = 0.0
@@ -113,38 +122,36 @@ class _Watching:
             body = event.body
             if isinstance(body, SessionClosed) and body.outcome in ("done", "failed"):
                 self._live.final()
+        pending = self._pending
         if event.seq == self._head:
-            for waiting in self._open.values():
-                self._announce(waiting)
-        elif event.seq > self._head and event.seq in self._open:
-            self._announce(event)
+            for waiting in pending.waiting.values():
+                pending.announce(waiting)
+            pending.announce_paused()
+        elif event.seq > self._head:
+            if event.seq in pending.waiting:
+                pending.announce(event)
+            elif isinstance(event.body, AgentPaused):
+                pending.announce_paused()
+            self._ring(event)
+
+    def _ring(self, event: Event) -> None:
+        """Ring for what a person should look at, as the terminal of the session does."""
+        notice = app.notice_of(event, self._path.stem, self._name, self._workspace, self._live.answer)
+        if notice is not None and notice.event in self._bell:
+            self._live.ring(notice.text)
 
     def _take(self, event: Event) -> None:
         self._seen = event.seq
         body = event.body
-        if isinstance(body, ApprovalRequested):
-            self._open[event.seq] = event
-        elif isinstance(body, ApprovalDecided):
-            if asked := self._open.pop(body.request, None):
-                self._answered[event.seq] = asked
-        elif isinstance(body, CommandRefused) and (asked := self._answered.pop(body.command, None)):
-            self._open[asked.seq] = asked
-        elif isinstance(body, SessionOpened | OwnershipTaken):
+        self._pending.take(event)
+        if isinstance(body, SessionOpened):
+            self._workspace = body.workspace
+        if isinstance(body, SessionOpened | OwnershipTaken):
             self._owner, self._is_alone = app.owner_of(self._path), False
         if isinstance(body, SessionClosed):
             self._closed = body
-            self._open.clear()
         elif event.type not in COMMANDS:  # those may come in after the close
             self._closed = None
-
-    def _announce(self, event: Event) -> None:
-        body = event.body
-        assert isinstance(body, ApprovalRequested)
-        address = f"{self._name}@{event.seq}"
-        self._live.tell(f"? {event.agent} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
-        for line in lines_of(body.shown):
-            self._live.tell(f"  {line}")
-        self._live.tell(f'  from another terminal: muse approve {address}   muse deny {address} --note "…"')
 
     def is_over(self) -> bool:
         """Asked whenever everything is shown: whether nobody runs the session any more. It is read once more after

@@ -23,12 +23,13 @@ from muse.config import Loaded
 from muse.errors import Busy, ConfigError, Damaged, MuseError, UsageError
 from muse.event.content import Settings
 from muse.event.envelope import Event
-from muse.event.kinds import ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
+from muse.event.kinds import AgentPaused, ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
 from muse.ui.cli import hosting
 from muse.ui.cli.asking import CLIENT, Asking
 from muse.ui.cli.finding import short_id
 from muse.ui.cli.live import Live
 from muse.ui.cli.options import Flags
+from muse.ui.cli.pending import paused_lines
 from muse.ui.cli.person import Terminal
 from muse.ui.cli.recovery import Recovery
 from muse.view.amounts import duration, plural
@@ -109,6 +110,7 @@ class Drive:
             self.live.say(f"note: {self.owned.sandbox.notice}", "33")
         elif self.owned.sandbox.is_on and not self.live.as_json:
             self.live.tell(f"sandbox {self.owned.sandbox.says}", "2")
+        self._say_paused()
         if self.owned.running.state.mode != job.settings.mode:  # changed by a person since, and now asked for otherwise
             self.owned.submit(PolicyChanged(mode=job.settings.mode, origin=app.origin(CLIENT)))
 
@@ -143,6 +145,8 @@ class Drive:
     def _on_event(self, event: Event) -> None:
         self.live.event(event)
         self._asking.noticed(event)
+        if isinstance(event.body, AgentPaused):
+            self._say_paused()
         recovery = self.job.recovery
         if recovery is not None and (line := recovery.take(event)):
             self.live.tell(line, "1")
@@ -152,6 +156,12 @@ class Drive:
         self._tell(event)
         for heard in self._listeners:
             heard(event)
+
+    def _say_paused(self) -> None:
+        """Who is paused, and how it goes on."""
+        paused = {agent.id for agent in self.owned.running.state.agents.values() if agent.paused}
+        for line in paused_lines(short(self.session), paused):
+            self.live.say(line, "33")
 
     def _tell(self, event: Event) -> None:
         """Tell a person who looks elsewhere of what this owner recorded; of each event once."""
