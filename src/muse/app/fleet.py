@@ -55,7 +55,7 @@ class Watched:
             if seq > self._tail.state.seq:
                 break
             head = parse_header(header)
-            self._trail.header(head.agent, head.time)
+            self._trail.header(head.agent, head.time, head.type)
             if head.type == "files.changed":
                 changed.append(seq)
         for agent, body in changes(self._log, changed[-CHANGES_READ_MAX:]):

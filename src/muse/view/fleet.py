@@ -249,15 +249,14 @@ class Trail:
     def __init__(self) -> None:
         self.agents: dict[str, Heard] = {}
         self.last = ""
-        """The time of the last event."""
+        """The time of the last event that was no command."""
 
-    def header(self, agent: str, time: str) -> Heard:
-        """An event of this agent, at this time."""
-        heard = self.agents.get(agent)
-        if heard is None:
-            heard = self.agents[agent] = Heard(began=time)
-        heard.last = self.last = time
-        return heard
+    def header(self, agent: str, time: str, type_name: str) -> None:
+        """An event of this agent, at this time. What people say may come days after anything went on."""
+        heard = self.agents.setdefault(agent, Heard())
+        heard.began = heard.began or time
+        if type_name not in kinds.COMMANDS:
+            heard.last = self.last = time
 
     def words(self, agent: str, text: str) -> None:
         """Its last words; a text without any leaves those before."""
@@ -273,7 +272,7 @@ class Trail:
 
     def take(self, event: Event) -> None:
         """The next event."""
-        self.header(event.agent, event.time)
+        self.header(event.agent, event.time, event.type)
         body = event.body
         if isinstance(body, Redacted | Unknown):
             return

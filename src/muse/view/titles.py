@@ -86,8 +86,8 @@ def call_title(tool: str, args: str | BlobRef) -> str:
         return headline(args, 200)
     if command := command_of(tool, args):
         return command_line(command)
-    if tool in _AGENT_TOOLS and (said := _agents_title(tool, value)):
-        return said
+    if tool in _AGENT_TOOLS and (told := _agents_title(tool, value)):
+        return told
     path = next((value[name] for name in _PATH_NAMES if isinstance(value.get(name), str)), None)
     pattern = value.get("pattern")
     if isinstance(pattern, str):

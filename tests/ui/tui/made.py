@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -140,6 +141,19 @@ class Story:
             observed=Observed(folder="/home/ada/shop"),
         )  # fmt: skip
         return self.say(started, call.partition("/")[0], cause=approval or run.cause, seconds=0.01)
+
+    def derive(self, call: str) -> int:
+        """A call that touches nothing but the log starts."""
+        run = self.state.run(call)
+        assert run is not None
+        body = kinds.ToolStarted(
+            call=call, attempt=1, tool=run.tool, args=run.args, recovery="derived", allowed_by="plainly harmless"
+        )
+        return self.say(body, call.partition("/")[0], cause=run.cause, seconds=0.01)
+
+    def finish(self, agent: str, text: str, outcome: Literal["done", "failed", "cancelled"] = "done") -> int:
+        """A child has ended."""
+        return self.say(kinds.AgentFinished(outcome=outcome, text=text), agent, seconds=0.01)
 
     def end(self, call: str, text: str, *, status: str = "ok", code: int | None = None, seconds: float = 0.3) -> int:
         """A call ends."""

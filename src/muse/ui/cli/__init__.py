@@ -13,7 +13,9 @@ from muse.errors import MuseError, UsageError
 COMMANDS: dict[str, str] = {
     "exec": "Run one task to its end.",
     "resume": "Go on where a session stopped.",
+    "up": "Go on with every open session, in the background.",
     "attach": "Watch a running session, live; touches nothing.",
+    "agents": "What agents do, live: steer, pause, cancel, answer.",
     "approvals": "What waits for your word.",
     "approve": "Allow what a session asks.",
     "deny": "Refuse it, with a note for the agent.",
@@ -46,9 +48,9 @@ COMMANDS: dict[str, str] = {
 
 LATER = frozenset(
     {
-        "acp", "agents", "config", "diff", "files", "fork",
+        "acp", "config", "diff", "files", "fork",
         "init", "login", "logout", "mcp", "review", "rewind",
-        "run", "serve", "start", "summary", "up", "update", "version",
+        "run", "serve", "start", "summary", "update", "version",
     }
 )  # fmt: skip
 """Words that people take for commands, and that are none (yet): they must never become a paid prompt by accident."""
