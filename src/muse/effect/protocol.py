@@ -195,13 +195,15 @@ FailureClass = Literal[
 
 class ModelFailure(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt that gave no whole response. `partial` is the text seen so far, `raw` the bytes (cut at a limit),
-    `retry_after_ms` what the provider asked for. `message` never holds a key."""
+    `usage` what the provider had counted by then,
+    `retry_after_ms` the wait that it asked for. `message` never holds a key."""
 
     failure: FailureClass
     message: str
     status: int = 0
     retry_after_ms: int | None = None
     partial: str = ""
+    usage: Usage = Usage()
     raw: bytes = b""
     duration_ms: int = 0
 

@@ -23,14 +23,15 @@ from muse.effect.protocol import (
     Leftovers,
     Model,
     ModelAnswer,
+    ModelFailure,
     Tool,
     ToolCall,
     ToolResult,
     Verdict,
     Workspace,
 )
-from muse.errors import Fenced, MuseError, StoreUnavailable
-from muse.event.content import BlobRef, Observed
+from muse.errors import ConfigError, Fenced, MissingKey, MuseError, StoreUnavailable
+from muse.event.content import BlobRef, ModelRef, Observed
 from muse.event.envelope import Event
 from muse.event.kinds import (
     CancelRequested,
@@ -50,14 +51,18 @@ from muse.event.kinds import (
 )  # fmt: skip
 from muse.failpoint import hit
 from muse.fold.agents import below
+from muse.fold.models import session_ref
 from muse.fold.state import Session, Timer, ToolRun
 from muse.log.protocol import Log
+from muse.runtime import asking
 from muse.runtime.changes import Changes
 from muse.runtime.leftovers import LeftoverWatch, started_body
 from muse.runtime.places import Place, Places, Trees
 from muse.runtime.recovery import as_far_as_known, believed, idempotency_key, unknown_result
 
-PARTIAL_CHARACTERS_MAX = 100_000
+SLICE_SECONDS = 1.0
+"""So long at a time does a timer with a date sleep before it looks at the clock again."""
+
 LOST_GROUND = (Fenced, StoreUnavailable)
 """What no effect can end in a result of its own for: the session is another's now, or nothing can be kept."""
 
@@ -84,7 +89,8 @@ class Equipment(msgspec.Struct):
     """What the host has to touch the world with. `blobs` is a second handle on the log for large content, used in a
     worker thread; `settled` is told when a call's result is durable. `leftovers` finds what calls left running;
     `changes`, what becomes of the files of the workspace. `trees` makes working trees for agents that are to have one
-    of their own; without it they cannot be had."""
+    of their own; without it they cannot be had. `reach` gives the client of any
+    model that an agent asks, `model` is the session's own; it may raise `MuseError`."""
 
     model: Model
     tools: Mapping[str, Tool]
@@ -96,6 +102,7 @@ class Equipment(msgspec.Struct):
     leftovers: Leftovers | None = None
     changes: Changes | None = None
     trees: Trees | None = None
+    reach: Callable[[ModelRef], Model] | None = None
 
     @property
     def shared(self) -> Place:
@@ -265,46 +272,42 @@ class Dispatch:
             hit("in_stream")
             self._has.on_signal(body.call, text)
 
+        ref = self._asked(event.agent, body)
         with self._scope(body.call) as scope:
             hit("before_effect")
-            answer = await self._has.model.ask(request, body.call, body.attempt, show)
+            answer = await self._attempt(ref, request, body, show)
             hit("after_effect")
+        settings = self._to.state.settings
+        assert settings is not None
         if scope.cancelled_caught:
-            result: msgspec.Struct = ModelFailed(
-                call=body.call,
-                attempt=body.attempt,
-                failure="cancelled",
-                message="cancelled",
-                partial="".join(partial)[:PARTIAL_CHARACTERS_MAX],
-                duration_ms=_since(begun),
-            )
-        elif isinstance(answer, ModelAnswer):
-            result = ModelResponded(
-                call=body.call,
-                attempt=body.attempt,
-                blocks=answer.blocks,
-                stop=answer.stop,
-                usage=answer.usage,
-                stop_raw=answer.stop_raw,
-                model=answer.model,
-                response_id=answer.response_id,
-                raw=await self._keep(answer.raw) if answer.raw else None,
-                duration_ms=_since(begun),
-            )
+            result: ModelFailed | ModelResponded = asking.cancelled(body, "".join(partial), _since(begun))
         else:
-            result = ModelFailed(
-                call=body.call,
-                attempt=body.attempt,
-                failure=answer.failure,
-                message=answer.message,
-                status=answer.status,
-                retry_after_ms=answer.retry_after_ms,
-                jitter_permille=secrets.randbelow(1000),
-                partial=answer.partial[:PARTIAL_CHARACTERS_MAX],
-                raw=await self._keep(answer.raw) if answer.raw else None,
-                duration_ms=_since(begun),
-            )
+            raw = await self._keep(answer.raw) if answer.raw else None
+            if isinstance(answer, ModelAnswer):
+                result = asking.answered(body, answer, settings, ref, raw, _since(begun))
+            else:
+                result = asking.failed(
+                    body, answer, settings, ref, raw, _since(begun), now=datetime.now(UTC),
+                    jitter_permille=secrets.randbelow(1000),
+                )  # fmt: skip
         self._to.post_bodies(event.agent, event.seq, result)
+
+    def _asked(self, agent_id: str, body: ModelRequested) -> ModelRef:
+        state = self._to.state
+        assert state.settings is not None
+        agent = state.agents.get(agent_id)
+        call = agent.call if agent is not None and agent.call is not None and agent.call.key == body.call else None
+        return call.ref if call is not None and call.ref is not None else session_ref(state.settings)
+
+    async def _attempt(
+        self, ref: ModelRef, request: bytes, body: ModelRequested, show: Callable[[str], None]
+    ) -> ModelAnswer | ModelFailure:
+        """One attempt at that model. One that cannot be reached from here (no key, no such provider) has failed."""
+        try:
+            model = self._has.model if self._has.reach is None else self._has.reach(ref)
+        except (ConfigError, MissingKey) as error:
+            return ModelFailure(failure="auth", message=f"{error} ({error.hint})" if error.hint else str(error))
+        return await model.ask(request, body.call, body.attempt, show)
 
     async def _run(self, agent: str, intent: int, body: ToolStarted, attach: bool) -> None:
         begun = time.monotonic()
@@ -398,10 +401,10 @@ class Dispatch:
             return Verdict(verdict="unknown", evidence=f"recovery failed: {error!r}")
 
     async def _timer(self, timer: Timer) -> None:
-        seconds = timer.duration_ms / 1000
         if timer.until:
-            seconds = max(0.0, (datetime.fromisoformat(timer.until) - datetime.now(UTC)).total_seconds())
-        await anyio.sleep(seconds)
+            await _sleep_until(datetime.fromisoformat(timer.until))
+        else:
+            await anyio.sleep(timer.duration_ms / 1000)
         current = self._to.state.timers.get(timer.key)
         if current is not None and current.seq == timer.seq:
             self._to.post_bodies(timer.agent, timer.seq, TimerFired(key=timer.key))
@@ -530,6 +533,12 @@ def _intent_of(run: ToolRun) -> ToolStarted:
 def _text(args: str | BlobRef) -> str:
     assert isinstance(args, str), "arguments stand in the event as the model sent them"
     return args
+
+
+async def _sleep_until(date: datetime) -> None:
+    """Until the wall clock says so: it may be set, and the machine may be suspended meanwhile."""
+    while (left := (date - datetime.now(UTC)).total_seconds()) > 0:
+        await anyio.sleep(min(left, SLICE_SECONDS))
 
 
 def _since(begun: float) -> int:

@@ -167,6 +167,7 @@ SOMETIMES: dict[str, str] = {
     "tool.started .observed.(file_mode|summary)": "of a file tool that changed nothing in the end",
     "tool.started after the next": "the next was due as well, or came from outside",
     "user.prompted .delivery": "the same where no turn runs",
+    "session.opened .rules": "rules that differ in nothing that is there; of those that this build lacks, that is said",
     "user.prompted .text": "words that were refused",
     "user.prompted after the next": "words that came in while nothing was due are as good one event later",
 }
@@ -175,7 +176,6 @@ SOMETIMES: dict[str, str] = {
 LEFT: dict[str, str] = {
     "* header.v": "a version that this build does not know may come from a newer one",
     "model.requested .builder": "a builder that this build does not have may come from another one",
-    "session.opened .rules": "rules that this build does not have may come from a newer one",
 }
 """Class of mutation → why it is said that nothing can be derived, which is no divergence."""
 

@@ -214,7 +214,7 @@ class Decoder:
         partial = "".join(block.text for block in blocks if block.kind == "text")
         failure = self._failure or self._unfinished()
         if failure:
-            return msgspec.structs.replace(failure, partial=partial)
+            return msgspec.structs.replace(failure, partial=partial, usage=_usage_of(self._usage))
         stop: Stop = _STOPS.get(self._stop, "other")
         if stop == "end_turn" and any(block.kind == "tool_use" for block in blocks):
             stop = "tool_use"

@@ -207,7 +207,7 @@ class Decoder:
         blocks = self._blocks()
         failure = self._failure or self._unfinished(blocks)
         if failure:
-            return msgspec.structs.replace(failure, partial=self._text.text())
+            return msgspec.structs.replace(failure, partial=self._text.text(), usage=_usage_of(self._usage))
         return ModelAnswer(
             blocks=blocks, usage=_usage_of(self._usage), stop=self._stop_of(blocks), stop_raw=self._stop,
             model=self._model, response_id=self._id,

@@ -200,12 +200,12 @@ class _Received:
 
     def ended(self, failure: FailureClass, message: str) -> ModelAnswer | ModelFailure:
         """The attempt ended early: its answer, should that have been whole already, or the failure with the text so
-        far."""
+        far, and with what was used for it."""
         result = self.decoder.finish() if self.begun else None
         if isinstance(result, ModelAnswer):
             return result
-        partial = result.partial if result else ""
-        return ModelFailure(failure=failure, message=excerpt(message), partial=partial)
+        found = result or ModelFailure(failure=failure, message="")
+        return ModelFailure(failure=failure, message=excerpt(message), partial=found.partial, usage=found.usage)
 
 
 def shown_url(url: str) -> str:

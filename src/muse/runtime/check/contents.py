@@ -48,6 +48,13 @@ OWN_FAILURES: Final = frozenset({"timeout", "cut", "network", "garbage", "invali
 """What the transport says of an attempt by itself, whatever bytes had come."""
 
 
+FAILURES_COUNTED_SINCE: Final = 3
+"""The first version of the rules under which it is recorded what a failed attempt used."""
+
+FAILED_HERE: Final = frozenset({"invalid", "cancelled"})
+"""Failures of which it may be that nothing was taken from what came."""
+
+
 class Hidden(Exception):
     """The content was hidden by redaction."""
 
@@ -146,13 +153,12 @@ class Contents:
         settings, agent = state.settings, state.agents.get(event.agent)
         if settings is None or agent is None:
             return
-        if isinstance(body, ModelFailed) and body.usage != Usage():
-            raise Diverged(
-                "decoding", f"{body.call} failed, and nothing says what it used", "no usage", one(body.usage)
-            )
         if body.raw is None:
             if isinstance(body, ModelResponded):
                 self.undecoded.append(event.seq)
+            elif body.usage != Usage():
+                what = f"{body.call} failed, and nothing says what it used"
+                raise Diverged("decoding", what, "no usage", one(body.usage))
             return
         raw = self._log.get_blob(body.raw.blob)
         status = body.status if isinstance(body, ModelFailed) else 0
@@ -164,6 +170,8 @@ class Contents:
             self._responded(event, body, found, lambda usage: priced(settings, asked, usage))
         else:
             _require_told(body, found)
+            if body.usage != Usage() or state.rules >= FAILURES_COUNTED_SINCE:
+                _require_used(body, found, lambda usage: priced(settings, asked, usage))
             self.answers += 1
 
     def _responded(self, event: Event, body: ModelResponded, found: Decoded, price: Callable[[Usage], Usage]) -> None:
@@ -179,6 +187,14 @@ class Contents:
         else:
             what = f"the answer of {body.call} is not what its raw bytes say"
             raise Diverged("decoding", what, difference=bodies(again, body))
+
+
+def _require_used(body: ModelFailed, found: Decoded, price: Callable[[Usage], Usage]) -> None:
+    """Raises `Diverged` unless the bytes that came tell what was used by then."""
+    told = [price(failure.usage) for failure in found.failures[-1:] if body.status == 0]
+    if body.usage not in told and not (body.usage == Usage() and (body.status or body.failure in FAILED_HERE)):
+        what = f"what {body.call} used is not what its raw bytes say"
+        raise Diverged("decoding", what, one(told[0] if told else Usage()), one(body.usage))
 
 
 def _require_told(body: ModelFailed, found: Decoded) -> None:
