@@ -22,7 +22,10 @@ from muse.event.kinds import (
     ModelResponded,
     NoteAdded,
     PolicyChanged,
+    QuestionAnswered,
+    QuestionAsked,
     SessionOpened,
+    ToolStarted,
     UserPrompted,
 )
 from muse.fold.evolve import evolve
@@ -99,6 +102,27 @@ def test_an_open_request_can_be_answered_after_a_refused_answer() -> None:
     run = state.run("main/2")
     assert run is not None
     assert (run.phase, run.approval) == ("approved", 9)
+
+
+ASKS = [
+    *ASKED[:-1],
+    ToolStarted(call="main/2", attempt=1, tool="ask", args="{}", recovery="derived"),
+    QuestionAsked(call="main/2", text="which?"),
+]
+
+
+def test_a_refused_answer_to_a_question_leaves_it_open() -> None:
+    answer = QuestionAnswered(question=7, text="mine")
+    seen, expected = refused(ASKS, answer)
+    assert seen == expected
+    state = folded(*ASKS, answer, CommandRefused(command=8, why="below_runner"))
+    assert state.questions == {7: "main/2"}
+    state = folded(
+        *ASKS, answer, CommandRefused(command=8, why="below_runner"), QuestionAnswered(question=7, text="yours")
+    )
+    run = state.run("main/2")
+    assert run is not None
+    assert (run.answer, run.answer_text, state.questions) == (10, "yours", {})
 
 
 def test_of_several_changes_of_policy_only_the_refused_one_is_taken_back() -> None:

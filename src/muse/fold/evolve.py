@@ -360,6 +360,9 @@ def _refused(state: Session, event: Event, body: CommandRefused) -> set[str]:
     for run in agent.batch:
         if run.approval == body.command and run.phase == "approved":
             _ask_again(state, run, event.seq)
+        if run.answer == body.command and run.phase != "done":
+            run.answer, run.answer_text, run.cause = 0, "", event.seq
+            state.questions[run.question] = run.key
     return {event.agent}
 
 
