@@ -34,6 +34,7 @@ from muse.errors import ConfigError, Fenced, MissingKey, MuseError, StoreUnavail
 from muse.event.content import BlobRef, ModelRef, Observed
 from muse.event.envelope import Event
 from muse.event.kinds import (
+    AgentMessaged,
     CancelRequested,
     EffectDoubted,
     EffectReconciled,
@@ -43,6 +44,7 @@ from muse.event.kinds import (
     ModelResponded,
     ProcessReaped,
     ProcessStarted,
+    SessionClosed,
     TimerFired,
     TimerSet,
     ToolFinished,
@@ -57,7 +59,7 @@ from muse.log.protocol import Log
 from muse.runtime import asking
 from muse.runtime.changes import Changes
 from muse.runtime.leftovers import LeftoverWatch, started_body
-from muse.runtime.places import Place, Places, Trees
+from muse.runtime.places import Place, Places, TreeCare, Trees
 from muse.runtime.recovery import as_far_as_known, believed, idempotency_key, unknown_result
 
 SLICE_SECONDS = 1.0
@@ -128,6 +130,8 @@ class Dispatch:
         if self._watch is not None:
             self._watch.begin(self._start)
         self._places = Places(self._has.shared, self._has.trees, outcomes)
+        self._care = TreeCare(self._places, self._has.trees, outcomes, self._start)
+        self._care.begin()
         for timer in state.timers.values():
             self._tasks.start_soon(self._guarding, self._timer, timer)
         for agent in state.agents.values():
@@ -155,7 +159,13 @@ class Dispatch:
     def ready(self, one: Due) -> bool:
         """Whether this decision can be recorded now; starts the observation that it still needs."""
         body = one.body
-        if not isinstance(body, ToolStarted) or not self._is_to_observe(one.agent, body):
+        if isinstance(body, SessionClosed):
+            return not self._care.is_clearing
+        if not isinstance(body, ToolStarted):
+            return True
+        if self._care.is_busy(one.agent):
+            return False
+        if not self._is_to_observe(one.agent, body):
             return True
         key = (body.call, body.attempt)
         if key in self._observed:
@@ -227,6 +237,7 @@ class Dispatch:
                 self._cancel(state, event.agent, body)
             case _:
                 self._named(body)
+        self._care.look(body.to if isinstance(body, AgentMessaged) else event.agent)
 
     def _begin(self, agent: str, intent: int, body: ToolStarted) -> None:
         self._observed.pop((body.call, body.attempt), None)
