@@ -89,6 +89,13 @@ from muse.app.settings import with_rules as with_rules
 from muse.app.signals import LiveFeed as LiveFeed
 from muse.app.taking import Taken as Taken
 from muse.app.taking import take_over as take_over
+from muse.app.units import Unit as Unit
+from muse.app.units import remove_unit as remove_unit
+from muse.app.units import unit_for as unit_for
+from muse.app.units import write_unit as write_unit
+from muse.app.up import Seen as Seen
+from muse.app.up import go_on as go_on
+from muse.app.up import open_sessions as open_sessions
 from muse.app.verifying import verify_story as verify_story
 from muse.log.catalog import Entry as Entry
 from muse.log.protocol import Log as Log

@@ -115,15 +115,16 @@ def _host_log(session: str) -> int:
         return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 
 
-def start_host(arguments: Sequence[str], prompt: str = "") -> Begun | Over:
-    """Start a host with these arguments of `muse` (a prompt of "-" is read from what is given here), and wait until it
-    has begun. Raises the error with which it refused, and MuseError when it does neither in time."""
+def start_host(arguments: Sequence[str], prompt: str = "", *, folder: str | None = None) -> Begun | Over:
+    """Start a host with these arguments of `muse` (a prompt of "-" is read from what is given here), in this folder
+    (None: the current one), and wait until it has begun. Raises the error with which it refused, and MuseError when it
+    does neither in time."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as said, _holding(prompt) as stdin, os.fdopen(reading, "rb", buffering=0) as report:
         try:
             process = subprocess.Popen(
                 [sys.executable, *HOST, str(writing), *arguments], stdin=stdin, stdout=said, stderr=said,
-                pass_fds=[writing], start_new_session=True,
+                pass_fds=[writing], start_new_session=True, cwd=folder,
             )  # fmt: skip
         except OSError as error:
             raise MuseError(f"no host can be started: {error.strerror or error}") from error
