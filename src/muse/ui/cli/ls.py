@@ -125,7 +125,7 @@ def state_words(entry: app.Entry) -> str:
 def _waits_for(entry: app.Entry) -> str:
     """The first of what waits for a person's word."""
     seq = min((*entry.approvals, *entry.questions))
-    return f"approval @{seq}" if seq in entry.approvals else f"an answer @{seq}"
+    return f"approval @{seq}" if seq in entry.approvals else f"answer @{seq}"
 
 
 def _age(time: str, now: datetime) -> str:
