@@ -17,7 +17,7 @@ from muse.view.amounts import duration, size
 from muse.view.diff import Contents, file_diff
 from muse.view.imported import facts
 from muse.view.line import Line, Look
-from muse.view.summary import tokens, who
+from muse.view.summary import cancel_target, cancelled_by, tokens, who
 from muse.view.timeline import Context, Row, row
 from muse.view.titles import arguments, call_title, command_of
 from muse.view.visible import each_line, lines_of, one_line
@@ -102,7 +102,62 @@ def _named(name: str, value: str, look: Look = "plain") -> Line:
 
 def _spawned(body: kinds.AgentSpawned, contents: Contents) -> Iterator[Line]:
     yield from _text(body.task)
+    facts = (
+        ("name", body.name), ("role", body.role), ("for", f"{body.call} of {body.parent}" if body.call else ""),
+        ("model", body.model), ("mode", body.mode), ("works in", body.isolation if body.parent else ""),
+        ("tools", ", ".join(body.tools) if body.parent else ""),
+    )  # fmt: skip
+    yield from (_named(name, value, "dim") for name, value in facts if value)
+    if body.background:
+        yield Line("in the background: its parent goes on meanwhile", "dim")
     yield from _text(body.system, "dim")
+
+
+def _ended(body: kinds.AgentFinished | kinds.ResultDelivered, contents: Contents) -> Iterator[Line]:
+    if isinstance(body, kinds.ResultDelivered):
+        yield _named("of", body.child, "dim")
+    if body.outcome:
+        yield _named("outcome", body.outcome, "bad" if body.outcome == "failed" else "dim")
+    yield from _text(body.text)
+
+
+def _messaged(body: kinds.AgentMessaged, contents: Contents) -> Iterator[Line]:
+    yield _named("to", body.to, "dim")
+    yield from _text(body.text)
+
+
+def _question(body: kinds.QuestionAsked, contents: Contents) -> Iterator[Line]:
+    yield from _text(body.text, "head")
+    yield from (_named(str(at), option) for at, option in enumerate(body.options, 1))
+
+
+def _cancelled(body: kinds.CancelRequested, contents: Contents) -> Iterator[Line]:
+    yield _named("ends", cancel_target(body))
+    yield from _text(body.why)
+    yield Line(f"by {cancelled_by(body)}", "dim")
+
+
+def _prepared(body: kinds.WorktreePrepared, contents: Contents) -> Iterator[Line]:
+    yield _named("path", body.path)
+    yield _named("from", body.base or "the files of a folder that is no repository", "dim")
+    yield from _text(body.error, "bad")
+
+
+def _removed(body: kinds.WorktreeRemoved, contents: Contents) -> Iterator[Line]:
+    yield _named("path", body.path)
+    yield from (_named("left", path, "head") for path in body.left)
+    yield from _text(body.why, "dim")
+
+
+def _compacted(body: kinds.ContextCompacted, contents: Contents) -> Iterator[Line]:
+    yield _named("events", f"#{body.first} to #{body.last}; the log keeps all of them", "dim")
+    if body.bytes_before:
+        yield _named("transcript", f"{size(body.bytes_before)} → {size(body.bytes_after)}", "dim")
+    if body.calls:
+        yield _named("results of", ", ".join(body.calls), "dim")
+    if body.call:
+        yield _named("written by", body.call, "dim")
+    yield from _text(body.text)
 
 
 def _requested(body: kinds.ModelRequested, contents: Contents) -> Iterator[Line]:
@@ -179,6 +234,8 @@ def _failed(body: kinds.ModelFailed, contents: Contents) -> Iterator[Line]:
     yield from _text(body.message)
     if body.retry_after_ms is not None:
         yield Line(f"the provider says: again in {duration(body.retry_after_ms)}", "dim")
+    if body.retry_until:
+        yield Line(f"the provider says: not before {one_line(body.retry_until)}", "dim")
     if body.partial:
         yield Line("it had begun:", "dim")
         yield from _text(body.partial, "dim")
@@ -224,6 +281,9 @@ def _kept(body: kinds.SourceKept, contents: Contents) -> Iterator[Line]:
 
 
 _DETAILS: Final[dict[type, Callable[[Any, Contents], Iterator[Line]]]] = {
+    kinds.AgentFinished: _ended, kinds.ResultDelivered: _ended, kinds.AgentMessaged: _messaged,
+    kinds.QuestionAsked: _question, kinds.CancelRequested: _cancelled, kinds.WorktreePrepared: _prepared,
+    kinds.WorktreeRemoved: _removed, kinds.ContextCompacted: _compacted,
     kinds.SessionOpened: _opened, kinds.AgentSpawned: _spawned, kinds.ModelRequested: _requested,
     kinds.ModelResponded: _responded, kinds.ModelFailed: _failed, kinds.ToolStarted: _started,
     kinds.ToolFinished: _finished, kinds.FilesChanged: _changed, kinds.ApprovalRequested: _asked,

@@ -170,7 +170,9 @@ def _finished(event: Event, body: kinds.ToolFinished, look: Look, known: Known) 
         return Found(cause=Link("cancelled by", cancel), rests=rests)
     if intent and (settled := _settled(event, body.call, intent, look)):
         return Found(cause=Link("settled by", settled))
-    return Found(cause=Link("the result of", intent)) if intent else _asked_for(event, body.call, look, known)
+    if not intent:
+        return _asked_for(event, body.call, look, known)
+    return Found(cause=Link("the result of", intent), rests=_children_of(event, body.call, intent, look))
 
 
 def _settled(event: Event, call: str, intent: int, look: Look) -> int:
@@ -294,7 +296,7 @@ def _cancel(event: Event, call: str, since: int, look: Look) -> int:
         body = one.body
         if isinstance(body, kinds.UserPrompted) and body.delivery == "replace" and one.agent == event.agent:
             return one.seq
-        if not isinstance(body, kinds.CancelRequested):
+        if not isinstance(body, kinds.CancelRequested) or body.target == "prompt":
             continue
         above = body.target == "tree" and event.agent.startswith(f"{one.agent}.")
         if (above or one.agent == event.agent) and (body.target not in ("call", "prompt") or body.call == call):
@@ -327,8 +329,9 @@ def _requested(event: Event, body: kinds.ModelRequested, look: Look, known: Know
     end = min(body.items, answers[before][0]) if before < len(answers) else body.items
     new = [item for item in agent.items[last + 1 : end] if item.seq < event.seq]
     results = [Link("with the result", item.seq) for item in new if isinstance(item, Resulted)]
-    said = [Link(_SAID[item.source], item.seq) for item in new if isinstance(item, Said)]
-    words = [link for link in said if link.relation != _SAID["notice"]]
+    said = [_said_in(item, look) for item in new if isinstance(item, Said)]
+    begun = _begun_by(event, said, look)
+    words = [begun] if begun else [link for link in said if link.relation in _WORDS]
     if results and since is not None:
         found.cause = Link("goes on from", since.seq)
     elif words:
@@ -342,14 +345,64 @@ def _requested(event: Event, body: kinds.ModelRequested, look: Look, known: Know
     return found
 
 
+def _begun_by(event: Event, said: list[Link], look: Look) -> Link | None:
+    """A child's first words are its task, which stands in the event that it was spawned with."""
+    if event.agent == "main" or len(said) == 0:
+        return None
+    first = look.event(said[0].seq)
+    spawned = first is not None and isinstance(first.body, kinds.AgentSpawned)
+    return Link("begun by", said[0].seq) if spawned else None
+
+
 def _seq_of(answer: tuple[int, Answered]) -> int:
     return answer[1].seq
 
 
-_SAID: Final = {"prompt": "with the prompt", "steer": "with the steer", "notice": "with a notice of"}
+_SAID: Final = {
+    "prompt": "with the prompt", "steer": "with the steer", "notice": "with a notice of", "summary": "with the summary",
+}  # fmt: skip
+_MESSAGE: Final = "with the message"
+_WORDS: Final = (_SAID["prompt"], _SAID["steer"], _MESSAGE)
+
+
+def _said_in(item: Said, look: Look) -> Link:
+    """What put words into a request. Those that join a turn may be another agent's."""
+    event = look.event(item.seq) if item.source == "steer" else None
+    is_message = event is not None and isinstance(event.body, kinds.AgentMessaged)
+    return Link(_MESSAGE if is_message else _SAID[item.source], item.seq)
 
 
 # -- agents, limits, timers --------------------------------------------------------------------------------------------
+
+
+def _cancel_requested(event: Event, body: kinds.CancelRequested, look: Look, known: Known) -> Found:
+    """A person's word, or the doing of an agent's call."""
+    if not body.by:
+        return _person(event, body, look, known)
+    intent = _intent(event, body.by, look)
+    return Found(cause=Link("wanted by", intent)) if intent else _by_header(event, "after")
+
+
+def _model_changed(event: Event, body: kinds.ModelChanged, look: Look, known: Known) -> Found:
+    return _by_header(event, "after") if body.reason else _person(event, body, look, known)
+
+
+def _compacted(event: Event, body: kinds.ContextCompacted, look: Look, known: Known) -> Found:
+    """By a summary that the model wrote, or because the last answer said how full the context is."""
+    wrote = look.earlier(event.seq, ("model.responded",)) if body.call else ()
+    summary = next((one.seq for one in wrote if _call(one) == body.call), 0)
+    return Found(cause=Link("with the summary of", summary)) if summary else _by_header(event, "after")
+
+
+def _children_of(event: Event, call: str, intent: int, look: Look) -> list[Link]:
+    """The ends, since a call began, of the agents that it spawned."""
+    begun = look.event(intent)
+    if begun is None or not isinstance(begun.body, kinds.ToolStarted) or begun.body.recovery != "derived":
+        return []
+    spawned = look.earlier(event.seq, ("agent.spawned",), intent)
+    children = {one.agent for one in spawned if _call(one) == call}
+    ends = look.earlier(event.seq, ("agent.finished",), intent) if children else ()
+    return [Link("with the result of", one.seq) for one in ends if one.agent in children][::-1]
 
 
 def _spawned(event: Event, body: kinds.AgentSpawned, look: Look, known: Known) -> Found:
@@ -423,6 +476,7 @@ _EXPLAINED: Final[dict[type, Callable[[Event, Any, Look, Known], Found]]] = {
     kinds.CommandRefused: _refused, kinds.ToolFinished: _finished, kinds.ToolStarted: _started,
     kinds.FilesChanged: _of_calls, kinds.FilesUnknown: _of_calls, kinds.ProcessStarted: _process,
     kinds.ProcessAdopted: _process, kinds.ProcessReaped: _process, kinds.ApprovalRequested: _approval_requested,
+    kinds.CancelRequested: _cancel_requested, kinds.ModelChanged: _model_changed, kinds.ContextCompacted: _compacted,
     kinds.ApprovalDecided: _approval_decided, kinds.QuestionAsked: _call_of, kinds.AgentMessaged: _call_of,
     kinds.EffectDoubted: _doubted, kinds.EffectReconciled: _reconciled, kinds.ModelResponded: _answered,
     kinds.ModelFailed: _answered, kinds.ModelRequested: _requested, kinds.AgentSpawned: _spawned,

@@ -21,7 +21,18 @@ from muse.view.detail import detailed
 from muse.view.diff import Contents, file_diff
 from muse.view.imported import facts
 from muse.view.line import Line
-from muse.view.summary import by_whom, change, decision_words, outcome_words, tokens, who
+from muse.view.summary import (
+    by_whom,
+    called_words,
+    cancel_target,
+    cancelled_by,
+    change,
+    decision_words,
+    outcome_words,
+    spawn_words,
+    tokens,
+    who,
+)  # fmt: skip
 from muse.view.timeline import Context, Row, learn, row
 from muse.view.titles import SHELLS, command_of
 from muse.view.visible import lines_of, one_line
@@ -82,7 +93,7 @@ def _is_quiet(event: Event) -> bool:
     """Whether an event tells a reader nothing that its neighbours do not."""
     if isinstance(event.body, kinds.SourceKept) and event.body.why in ("no_counterpart", "repeated"):
         return True
-    return event.type in _QUIET or (isinstance(event.body, kinds.AgentSpawned) and not event.body.task)
+    return event.type in _QUIET
 
 
 def span(text: str) -> str:
@@ -172,8 +183,54 @@ def _steered(event: Event, body: kinds.AgentSteered, shown: Row, contents: Conte
 
 def _cancelled(event: Event, body: kinds.CancelRequested, shown: Row, contents: Contents) -> Iterator[str]:
     why = f": {span(body.why)}" if body.why else ""
-    target = f"call {span(body.call)}" if body.target == "call" else body.target
-    yield from (f"**#{event.seq} cancel**{_lane(event)} of the {target} by {span(who(body.origin))}{why}", "")
+    target = f"the call {span(body.call)}" if body.target == "call" else cancel_target(body)
+    yield from (f"**#{event.seq} cancel**{_lane(event)} of {target} by {span(cancelled_by(body))}{why}", "")
+
+
+def _spawned(event: Event, body: kinds.AgentSpawned, shown: Row, contents: Contents) -> Iterator[str]:
+    """A child, with what it is to do; of `main` its prompt says it."""
+    if not body.task:
+        return
+    called = called_words(body.name, body.role)
+    name = f"{span(event.agent)}{f' {span(called)}' if called else ''}"
+    how = spawn_words(body).removeprefix(", ")
+    by = f" by call {span(body.call)}" if body.call else ""
+    yield from (f"## Agent {name} #{event.seq}", "")
+    yield from (f"Begun for {span(body.parent)}{by}{f' ({span(how)})' if how else ''}:", "")
+    yield from _words(body.task, event.seq)
+
+
+def _finished_agent(event: Event, body: kinds.AgentFinished, shown: Row, contents: Contents) -> Iterator[str]:
+    yield from (f"**#{event.seq} agent {span(event.agent)} ended**: {outcome_words(body.outcome)}", "")
+    if body.text:
+        yield from _words(body.text, event.seq)
+
+
+def _delivered(event: Event, body: kinds.ResultDelivered, shown: Row, contents: Contents) -> Iterator[str]:
+    yield from (f"**#{event.seq} result**{_lane(event)} of {span(body.child)} was given to {span(event.agent)}", "")
+
+
+def _messaged(event: Event, body: kinds.AgentMessaged, shown: Row, contents: Contents) -> Iterator[str]:
+    yield from (f"**#{event.seq} message** of {span(event.agent)} to {span(body.to)}:", "")
+    yield from _words(body.text, event.seq)
+
+
+def _question(event: Event, body: kinds.QuestionAsked, shown: Row, contents: Contents) -> Iterator[str]:
+    yield from (f"**#{event.seq} question**{_lane(event)} to a person:", "", *_words(body.text, event.seq))
+    if body.options:
+        yield from (f"Offered: {', '.join(map(span, body.options))}.", "")
+
+
+def _answered(event: Event, body: kinds.QuestionAnswered, shown: Row, contents: Contents) -> Iterator[str]:
+    by = span(who(body.origin))
+    yield from (f"**#{event.seq} answer**{_lane(event)} to #{body.question} by {by}:", "")
+    yield from _words(body.text, event.seq)
+
+
+def _compacted(event: Event, body: kinds.ContextCompacted, shown: Row, contents: Contents) -> Iterator[str]:
+    yield from _aside(event, shown)
+    if body.method == "summary":
+        yield from ("", *_words(body.text, event.seq))
 
 
 def _responded(event: Event, body: kinds.ModelResponded, shown: Row, contents: Contents) -> Iterator[str]:
@@ -278,7 +335,9 @@ _TELLERS: Final[dict[type, Callable[[Event, Any, Row, Contents], Iterator[str]]]
     kinds.CancelRequested: _cancelled, kinds.ModelResponded: _responded, kinds.ModelFailed: _failed,
     kinds.ToolStarted: _started, kinds.FilesChanged: _changed, kinds.ApprovalRequested: _asked,
     kinds.ApprovalDecided: _decided, kinds.EffectDoubted: _doubted, kinds.EffectReconciled: _reconciled,
-    kinds.LogImported: _imported,
+    kinds.LogImported: _imported, kinds.AgentSpawned: _spawned, kinds.AgentFinished: _finished_agent,
+    kinds.ResultDelivered: _delivered, kinds.AgentMessaged: _messaged, kinds.QuestionAsked: _question,
+    kinds.QuestionAnswered: _answered, kinds.ContextCompacted: _compacted,
 }  # fmt: skip
 
 

@@ -13,8 +13,9 @@ import msgspec
 from muse.event.content import Usage
 from muse.fold.state import Agent, Session, ToolRun
 from muse.view.amounts import duration, money, plural, size
+from muse.view.fleet import OVER, Doing, doing
 from muse.view.line import Line, Look
-from muse.view.summary import brief, tokens
+from muse.view.summary import brief, called_words, tokens
 from muse.view.titles import call_title
 from muse.view.visible import headline, middle, one_line, visible
 
@@ -64,10 +65,15 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentNow(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent at this step. `doing` is a few words; `calls` the open ones; `queued` words that wait."""
+    """One agent at this step. `state` and `about` are those of `view.fleet`, `doing` is all of it in a few words;
+    `calls` the open ones; `queued` words that wait; `used_below` what it used with all below it."""
 
     agent: str
     parent: str
+    name: str
+    role: str
+    state: str
+    about: str
     doing: str
     turn: bool
     outcome: str
@@ -78,6 +84,7 @@ class AgentNow(msgspec.Struct, frozen=True, kw_only=True):
     request_bytes: int
     request_tokens: int
     usage: Usage
+    usage_below: Usage
     steps: int
 
 
@@ -171,11 +178,14 @@ def _sum(a: Usage, b: Usage) -> Usage:
 
 def _agent(state: Session, agent: Agent, sent: Size | None) -> AgentNow:
     calls = tuple(_open(run) for run in agent.batch if run.phase != "done")
+    what = doing(state, agent)
     return AgentNow(
-        agent=agent.id, parent=agent.parent, doing=_doing(state, agent), turn=agent.turn, outcome=agent.outcome,
+        agent=agent.id, parent=agent.parent, name=agent.name, role=agent.role, state=what.word, about=what.about,
+        doing=_doing(state, agent, what), turn=agent.turn, outcome=agent.outcome,
         paused=agent.paused, calls=calls, queued=len(agent.queue) + len(agent.steers),
         items=sent.items if sent else 0, request_bytes=sent.request_bytes if sent else 0,
-        request_tokens=sent.tokens if sent else 0, usage=agent.usage, steps=agent.steps,
+        request_tokens=sent.tokens if sent else 0, usage=agent.usage,
+        usage_below=agent.usage_below if agent.children else agent.usage, steps=agent.steps,
     )  # fmt: skip
 
 
@@ -186,28 +196,15 @@ def _open(run: ToolRun) -> OpenCall:
     )  # fmt: skip
 
 
-_CALLS: Final = {
-    "running": "asks the model", "doubted": "its request is in doubt", "settling": "its request is in doubt",
-    "retry": "asks the model again", "failed": "the model gave no answer",
-}  # fmt: skip
-
-
-def _doing(state: Session, agent: Agent) -> str:
+def _doing(state: Session, agent: Agent, what: Doing) -> str:
     """In a few words what an agent is doing."""
-    paused = "paused, " if agent.paused else ""
-    call = agent.call
-    if call is not None and agent.turn:
-        again = f", attempt {call.attempt}" if call.attempt > 1 else ""
-        waits = "waits to ask the model again" if f"retry:{call.key}" in state.timers else _CALLS[call.phase]
-        return f"{paused}{waits} ({call.key}{again})"
-    if agent.batch:
-        return f"{paused}{_batch(agent.batch)}"
-    if agent.turn:
-        return f"{paused}in a turn"
-    if not agent.outcome:
-        return f"{paused}waits for words"
-    why = f": {headline(agent.reason, 120)}" if agent.reason else ""
-    return f"{paused}{agent.outcome}{why}"
+    if not what.step:
+        reason = agent.reason if what.word in OVER and not what.about else ""
+        return f"{what.words}{f': {headline(reason, 120)}' if reason else ''}"
+    if agent.call is not None:
+        waits = ", waits to ask again" if f"retry:{agent.call.key}" in state.timers and what.word == "running" else ""
+        return f"{what.words}, {what.step}{waits} ({what.call})"
+    return f"{what.words}, {_batch(agent.batch)}"
 
 
 def _batch(batch: list[ToolRun]) -> str:
@@ -275,12 +272,14 @@ def _more(number: int) -> Iterator[Line]:
 
 
 def _agent_lines(agent: AgentNow) -> Iterator[Line]:
-    yield Line(f"  {agent.agent}  {agent.doing}", "plain" if agent.turn else "dim")
+    called = called_words(agent.name, agent.role)
+    yield Line(f"  {agent.agent}{f' {called}' if called else ''}  {agent.doing}", "plain" if agent.turn else "dim")
     if agent.request_bytes:
         counted = f", {agent.request_tokens:,} tokens" if agent.request_tokens else ""
         yield Line(f"    context {plural(agent.items, 'item')}, {size(agent.request_bytes)}{counted}", "dim")
     if used := tokens(agent.usage):
-        yield Line(f"    used {used}", "dim")
+        below = tokens(agent.usage_below) if agent.usage_below != agent.usage else ""
+        yield Line(f"    used {used}{f'; with all below it {below}' if below else ''}", "dim")
     if agent.queued:
         yield Line(f"    {plural(agent.queued, 'message')} for it wait")
 
