@@ -196,7 +196,7 @@ def _model(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
     call = agent.call
     if call is not None and call.phase == "failed":
         yield from limits.after_failure(state, agent, call)
-    elif call is None or call.phase == "retry":
+    elif may_start(state, agent) and (call is None or call.phase == "retry"):
         cause = call.cause if call is not None else agent.cause
         if (stop := limits.reached(state, agent)) is not None:
             yield Due(agent.id, cause, stop)

@@ -60,7 +60,7 @@ def clock(state: Session) -> Iterator[Due]:
         return
     left = [_left(state, limit, agent) for agent in _at_work(state) for limit in limits]
     if left:
-        seconds = max(1, min(TICK_SECONDS_MAX, *left))
+        seconds = min([TICK_SECONDS_MAX, *(seconds for seconds in left if seconds > 0)])
         yield Due("main", state.opened, TimerSet(key=CLOCK, duration_ms=seconds * 1000))
 
 

@@ -311,7 +311,7 @@ def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> se
         state.remembered = (*state.remembered, body.remember)
     if body.decision == "allow":
         run.phase, run.approval, run.remember = "approved", event.seq, body.remember
-        return {event.agent}
+        return set(state.agents) if body.remember else {event.agent}
     if state.imported:
         pass  # what the model read stands in the tool.finished that follows
     elif body.by == "timeout":

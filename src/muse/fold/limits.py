@@ -67,15 +67,14 @@ def full(state: Session, agent: Agent) -> list[tuple[Limit, Agent]]:
 
 def counted(state: Session, agent: Agent, *, usage: Usage = NOTHING, answered: int = 0, turns: int = 0) -> set[str]:
     """Add what a call used, for the agent, all above it and the session. Returns the agents that it stops: those in a
-    turn, when it used a budget up."""
-    before = len(full(state, agent))
+    turn, when a budget is used up."""
     agent.usage, agent.answered, agent.turns = added(agent.usage, usage), agent.answered + answered, agent.turns + turns
     state.usage, state.answered, state.turns = added(state.usage, usage), state.answered + answered, state.turns + turns
     for one in (agent, *above(state, agent.id)):
         one.usage_below = added(one.usage_below, usage)
         one.answered_below += answered
         one.turns_below += turns
-    return set(state.active) if len(full(state, agent)) > before else set()
+    return set(state.active) if full(state, agent) else set()
 
 
 def timed(state: Session) -> set[str]:
@@ -101,7 +100,8 @@ def budget_raised(state: Session, event: Event, body: BudgetRaised) -> set[str]:
     """A person gives it more room."""
     agent = state.agents.get(event.agent)
     if agent is not None and body.limit == "model_calls":
-        agent.calls_max, agent.ending, agent.cause = body.value, "", event.seq
+        agent.calls_max, agent.cause = body.value, event.seq
+        agent.ending = "" if agent.ending == "budget" else agent.ending
     return {event.agent}
 
 
