@@ -77,9 +77,9 @@ def notice_of(event: Event, session: str, name: str, workspace: str, answer: str
 class Notices:
     """Runs the command of the settings for one notice after the other. Made in any thread; `tell` never waits."""
 
-    def __init__(self, command: Sequence[str], kinds: Sequence[NoticeKind]) -> None:
-        """`command` empty: nothing is run. `kinds` are those that are told."""
-        self._command, self._kinds = tuple(command), frozenset(kinds)
+    def __init__(self, command: Sequence[str], kinds: Sequence[NoticeKind], seconds: float = NOTIFY_SECONDS) -> None:
+        """`command` empty: nothing is run. `kinds` are those that are told, `seconds` what one run may take."""
+        self._command, self._kinds, self._seconds = tuple(command), frozenset(kinds), seconds
         self._waiting: queue.Queue[Notice | None] = queue.Queue(NOTICES_WAITING_MAX)
         self._thread: threading.Thread | None = None
         self._trouble, self._has_said = "", False
@@ -107,7 +107,7 @@ class Notices:
             return
         with suppress(queue.Full):
             self._waiting.put_nowait(None)
-        with anyio.move_on_after(NOTIFY_SECONDS + KILL_SECONDS):
+        with anyio.move_on_after(self._seconds + KILL_SECONDS):
             while self._thread.is_alive():
                 await anyio.sleep(LOOK_SECONDS)
 
@@ -126,12 +126,12 @@ class Notices:
         except (OSError, ValueError) as error:
             return f"notify: {headline(self._command[0], 60)} cannot be run: {getattr(error, 'strerror', error)}"
         try:
-            process.communicate(msgspec.json.encode(notice) + b"\n", timeout=NOTIFY_SECONDS)
+            process.communicate(msgspec.json.encode(notice) + b"\n", timeout=self._seconds)
         except subprocess.TimeoutExpired:
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return f"notify: {headline(self._command[0], 60)} took over {NOTIFY_SECONDS:.0f} s and was ended"
+            return f"notify: {headline(self._command[0], 60)} took over {self._seconds:g} s and was ended"
         code = process.returncode
         return f"notify: {headline(self._command[0], 60)} failed (exit {code})" if code else ""
 
