@@ -63,8 +63,8 @@ class Fanout:
         run = story.state.run(self.push)
         assert run is not None
         request = kinds.ApprovalRequested(
-            call=self.push, tool="shell", shown="git push origin v2.4", shown_sha256="1" * 64, remember="shell(git push *)",
-            rule="mode default: git push reaches the network",
+            call=self.push, tool="shell", shown="git push origin v2.4", shown_sha256="1" * 64,
+            remember="shell(git push *)", rule="mode default: git push reaches the network",
         )  # fmt: skip
         self.request = story.say(request, "main.4", cause=run.cause, seconds=0.01)
         (self.ask,) = story.answer(
