@@ -1,0 +1,185 @@
+"""Real agents of real sessions, spoken to from another terminal, told about, and killed on the way."""
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.ui.driving import World, eventually, shell
+
+DONE = {"text": "All is well."}
+KEYS = "q cancel the turn > "
+WORDS = "your words (Ctrl-C cancels the turn) > "
+
+
+def waits(mark: str) -> list[Any]:
+    """A command that says when it begins and goes on when the file `go` is there."""
+    return shell(f"touch {mark}; for i in $(seq 1200); do [ -e go ] && break; sleep 0.05; done; echo {mark} >> ended")
+
+
+def fan(world: World, *children: list[dict[str, Any]], first: dict[str, Any] | None = None) -> str:
+    """A model whose `main` spawns these children and waits for them; each says its steps."""
+    world._scripts += 1
+    path = world.root / f"script{world._scripts}.json"
+    agents = [{"task": f"TASK-{n}", "isolation": "shared"} for n in range(1, len(children) + 1)]
+    lanes = [{"when": f"TASK-{n}", "steps": steps} for n, steps in enumerate(children, 1)]
+    steps = [*([first] if first else []), {"uses": [["spawn", {"agents": agents}]]}, DONE]
+    path.write_text(json.dumps({"steps": steps, "lanes": lanes}))
+    return f"scripted/{path}"
+
+
+def bodies(world: World, kind: str, agent: str = "") -> list[dict[str, Any]]:
+    return [e["body"] for e in world.events() if e["type"] == kind and agent in ("", e["agent"])]
+
+
+def there(world: World, *marks: str) -> None:
+    eventually(lambda: all((world.work / mark).exists() for mark in marks))
+
+
+def test_children_are_steered_cancelled_and_answered_one_by_one(world: World) -> None:
+    script = fan(
+        world,
+        [{"uses": [waits("one")]}, {"text": "one ended"}],
+        [{"uses": [waits("two")]}, {"text": "two ended"}],
+        [{"uses": [["ask", {"question": "Which?", "options": ["red", "blue"]}]]}, {"text": "three ended"}],
+    )
+    process = world.start("exec", "--yolo", "-m", script, "do it")
+    there(world, "one", "two")
+    eventually(lambda: "question.asked" in world.types())
+    assert world.run("steer", "last:main.1", "mind the tests").code == 0
+    assert world.run("cancel", "last:main.2", "--agent", "--why", "not needed").code == 0
+    eventually(lambda: bodies(world, "agent.finished", "main.2"))
+    refused = world.run("steer", "last:main.2", "go on")
+    assert (refused.code, "was cancelled, and stays so" in refused.err) == (2, True)
+    assert world.run("answer", "2").code == 0
+    eventually(lambda: bodies(world, "agent.finished", "main.3"))
+    assert bodies(world, "agent.finished", "main.1") == []
+    (world.work / "go").touch()
+    assert process.communicate()[0] == "All is well.\n"
+    assert (process.returncode, (world.work / "ended").read_text()) == (0, "one\n")
+    ends = [bodies(world, "agent.finished", f"main.{n}")[0]["outcome"] for n in (1, 2, 3)]
+    assert ends == ["done", "cancelled", "done"]
+    assert [body["status"] for body in bodies(world, "tool.finished", "main.2")] == ["cancelled"]
+    assert bodies(world, "tool.finished", "main.3")[0]["text"] == "blue"
+    assert [body["items"] for body in bodies(world, "model.requested", "main.1")] == [1, 4]  # task, use, result, words
+    assert world.run("verify").code == 0
+    assert world.run("replay", "--verify").code == 0
+
+
+def test_a_paused_tree_stays_paused_over_a_kill_and_goes_on_when_it_is_told_to(world: World) -> None:
+    script = fan(world, [{"uses": [waits("one")]}, {"uses": [shell("touch more")]}, {"text": "one ended"}])
+    process = world.start("exec", "--yolo", "-m", script, "do it")
+    there(world, "one")
+    name = world.files()[0].stem[-8:]
+    assert f"muse continue {name} --tree" in world.run("pause", "last", "--tree").err
+    (world.work / "go").touch()  # what runs goes to its end
+    eventually(lambda: bodies(world, "tool.finished", "main.1"))
+    assert "paused (" in world.run("ls").out
+    process.send_signal(signal.SIGKILL)
+    assert f"muse continue {name}" in process.communicate()[1]
+    assert "stopped, paused (continue)" in world.run("ls").out
+    again = world.start("resume")
+    eventually(lambda: world.types().count("session.opened") == 2)
+    assert len(bodies(world, "model.requested", "main.1")) == 1
+    assert not (world.work / "more").exists()
+    assert world.run("continue", "last", "--tree").code == 0
+    out, err = again.communicate()
+    assert (again.returncode, out) == (0, "All is well.\n"), err
+    assert f"paused: nothing new starts; go on: muse continue {name}" in err
+    assert (world.work / "ended").read_text() == "one\n"
+    assert (world.work / "more").exists()
+    assert world.run("replay", "--verify").code == 0
+
+
+def test_a_question_is_asked_at_the_terminal_which_rings(world: World) -> None:
+    asks = {"uses": [["ask", {"question": "Which \x1b]0;x\x07?", "options": ["red", "blue"]}]]}
+    terminal = world.terminal("exec", "-m", world.script(asks, asks, DONE), "do it")
+    shown = terminal.expect(WORDS)
+    name = world.files()[0].stem[-8:]
+    assert f"\x1b]9;muse {name}: main asks: Which \\x1b]0;x\\x07?\x07\x07" in shown  # OSC 9 (iTerm2), then BEL
+    assert "\x1b]0;" not in shown
+    assert "    2  blue" in shown
+    terminal.send("3\n")
+    terminal.expect("there is no option 3")
+    terminal.expect(WORDS)
+    terminal.send("2\n")
+    terminal.expect(WORDS)
+    assert world.run("answer", "neither").code == 0
+    terminal.expect("answered from elsewhere")
+    code, rest = terminal.end()
+    assert (code, f"\x1b]9;muse {name}: done: All is well.\x07\x07" in rest) == (0, True)
+    assert [body["text"] for body in bodies(world, "tool.finished")] == ["blue", "neither"]
+    assert [body["origin"]["client"] for body in bodies(world, "question.answered")] == ["terminal", "cli"]
+
+
+def test_a_terminal_does_not_ring_where_that_is_not_wanted(world: World) -> None:
+    terminal = world.terminal("exec", "-c", "bell=false", "-m", world.script(DONE), "do it")
+    assert "\x07" not in terminal.end()[1]
+    world.env["TERM"] = "dumb"
+    plain = world.terminal("exec", "-c", 'notify_on=["finished"]', "-m", world.script(DONE), "do it")
+    assert re.sub("[^\x07\x1b]", "", plain.end()[1]) == "\x07"
+
+
+def test_what_waits_is_gone_through_on_one_terminal(world: World) -> None:
+    asks = world.script({"uses": [["ask", {"question": "Which?", "options": ["red", "blue"]}]]}, DONE)
+    first = world.start("exec", "-m", world.script({"uses": [shell("touch made")]}, DONE), "do it")
+    eventually(lambda: len(world.files()) == 1 and "approval.requested" in world.types())
+    second = world.start("exec", "-m", asks, "ask me")
+    eventually(lambda: len(world.files()) == 2 and "question.asked" in world.types())
+    third = world.start("exec", "-m", world.script({"uses": [shell("touch later")]}, DONE), "do that")
+    eventually(lambda: len(world.files()) == 3 and "approval.requested" in world.types())
+    terminal = world.terminal("approvals", "-i")
+    assert "$ touch made" in terminal.expect("q leave > ")
+    terminal.send("y")
+    assert "    2  blue" in terminal.expect("leave) > ")
+    terminal.send("2\n")
+    assert "$ touch later" in terminal.expect("q leave > ")
+    assert world.run("deny", "--note", "no").code == 0  # from another terminal, meanwhile
+    terminal.expect("needs no answer any more")
+    assert terminal.end()[0] == 0
+    for process in (first, second, third):
+        assert process.communicate()[0] == "All is well.\n"
+    assert (world.work / "made").exists()
+    assert not (world.work / "later").exists()
+
+
+def test_what_is_left_for_later_still_waits(world: World) -> None:
+    process = world.start("exec", "-m", world.script({"uses": [shell("touch made")]}, DONE), "do it")
+    eventually(lambda: world.files() and "approval.requested" in world.types())
+    terminal = world.terminal("approvals", "-i")
+    terminal.expect("q leave > ")
+    terminal.send("s")
+    code, rest = terminal.end()
+    assert (code, "still waiting" in rest) == (0, True)
+    assert world.run("deny").code == 0
+    assert process.communicate()[0] == "All is well.\n"
+
+
+def test_the_command_of_the_settings_is_run_once_for_each_event_also_over_a_kill(world: World) -> None:
+    told = world.root / "told"
+    command = world.root / "tell.sh"
+    command.write_text(f"#!/bin/sh\ncat >> {told}\n")
+    command.chmod(0o755)
+    world.config.write_text(f'notify = ["{command}"]\n')
+    asks = {"uses": [shell("touch made")]}
+    process = world.start("exec", "-m", world.script(asks, DONE), "do it")
+    eventually(lambda: told.exists() and told.read_text().endswith("\n"))
+    process.kill()
+    process.communicate()
+    again = world.start("resume")
+    eventually(lambda: world.types().count("session.opened") == 2)
+    assert world.run("approve").code == 0
+    assert again.communicate()[0] == "All is well.\n"
+    found = [json.loads(line) for line in told.read_text().splitlines()]
+    types = world.types()
+    assert [(one["event"], types[one["seq"] - 1]) for one in found] == [
+        ("approval", "approval.requested"), ("finished", "session.closed"),
+    ]  # fmt: skip
+    assert found[1]["workspace"] == str(Path(world.work).resolve())
+
+
+def test_a_notifier_that_fails_is_said_and_harms_nothing(world: World) -> None:
+    done = world.run("exec", "-c", 'notify=["/nowhere/at-all"]', "-m", world.script(DONE), "do it")
+    assert (done.code, done.out) == (0, "All is well.\n")
+    assert done.err.count("notify: /nowhere/at-all cannot be run") == 1
