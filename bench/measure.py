@@ -29,6 +29,7 @@ class Sizes(msgspec.Struct, frozen=True):
     files: tuple[int, ...]
     stepped: tuple[int, ...]
     verified: tuple[tuple[int, int], ...]
+    children: tuple[int, ...] = (25, 50, 100, 200)
     rounds: int = ROUNDS
 
 
@@ -57,6 +58,7 @@ TINY = Sizes(
     files=(3, 60),
     stepped=(60,),
     verified=((3, 1), (2, 4)),
+    children=(2, 3),
     rounds=2,
 )
 """Just enough to see that everything still runs."""
