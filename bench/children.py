@@ -161,7 +161,8 @@ def section(folder: Path, sizes: Sizes) -> Section:
             "four times and reads three files. *A child* is the time from the first spawning to the last end, over "
             f"their number: aimed at is at most {ALLOWED:g} times that of the fewest, and less than {MEMORY_MIB_MAX} "
             "MiB of memory (VmHWM of the host). Times are the shortest of the rounds, memory is the largest. Processor "
-            "time is that of the whole command, its start included. *Fold* and *rules* are taken from the log afterwards: each event is folded, "
+            "time is that of the whole command, its start included. *Fold* and *rules* are taken from the log "
+            "afterwards: each event is folded, "
             "and what is due of the agents that it woke is computed, requests built.",
         ),
         parts=(Table(headings=headings, rows=tuple(rows)),),
