@@ -154,18 +154,23 @@ def _converted(value: Any, kind: type[Any], workspace: Path) -> Any:
 def _tools() -> tuple[ToolSpec, ...]:
     """The tools that muse brings, without what a machine's sandbox adds to them."""
     from muse.effect.runner import Runner
-    from muse.effect.tool import builtin_tools
+    from muse.effect.tool import Lane, builtin_tools
     from muse.effect.tool.masking import NO_SECRETS
 
     async def nothing(call: str, offset: int, limit: int) -> bytes | None:
         return None
+
+    async def no_lane(agent: str, first: int, last: int, query: str, bytes_max: int) -> Lane:
+        return Lane(())
 
     def nobody() -> Any:
         raise AssertionError("no tool runs here")
 
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(Path(folder), 0)
-        found = builtin_tools(runner, read_output=nothing, background=nobody, environment={}, secrets=NO_SECRETS)
+        found = builtin_tools(
+            runner, read_output=nothing, read_lane=no_lane, background=nobody, environment={}, secrets=NO_SECRETS
+        )
         return tuple(tool.spec for tool in found.values())
 
 

@@ -4,18 +4,18 @@ from muse.event.content import BlobRef
 from muse.event.envelope import decode
 from muse.event.kinds import ToolFinished
 from muse.log.protocol import Log
+from muse.runtime.backwards import backwards
 
 
 def read_output(log: Log, call: str, offset: int, limit: int) -> bytes | None:
     """At most `limit` bytes from `offset` of the whole output of a call; None when the log holds none. Reads the log
-    page by page and the content chunk by chunk; the last result of the call counts."""
+    backwards and the content chunk by chunk; the last result of the call counts."""
     found: ToolFinished | None = None
-    for stored in log.read():
-        if stored.body is None or b'"tool.finished"' not in stored.header:
-            continue
-        body = decode(stored.header, stored.body).body
+    for stored in backwards(log, log.head().seq + 1, ("tool.finished",), call.partition("/")[0]):
+        body = None if stored.body is None else decode(stored.header, stored.body).body
         if isinstance(body, ToolFinished) and body.call == call:
             found = body
+            break
     if found is None:
         return None
     if found.output is None:

@@ -8,7 +8,7 @@ import pytest
 
 from muse.effect.protocol import LeftProcess, Stopped, Workspace
 from muse.effect.runner import Runner
-from muse.effect.tool import builtin_tools
+from muse.effect.tool import Lane, builtin_tools
 from muse.effect.tool.environment import is_secret_name, shell_environment
 from tests.effect.tool.conftest import Harness
 
@@ -29,8 +29,14 @@ async def read_nothing(call: str, offset: int, limit: int) -> bytes | None:
     return None
 
 
+async def empty_lane(agent: str, first: int, last: int, query: str, bytes_max: int) -> Lane:
+    return Lane(())
+
+
 def test_the_tools_and_their_recovery_classes(tmp_path: Path) -> None:
-    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, background=Nothing, environment={})
+    tools = builtin_tools(
+        Runner(tmp_path / "run", 1), read_output=read_nothing, read_lane=empty_lane, background=Nothing, environment={}
+    )
     assert {name: (tool.spec.recovery, tool.spec.writes) for name, tool in tools.items()} == {
         "read": ("pure", False),
         "write": ("reconcilable", True),
@@ -39,13 +45,16 @@ def test_the_tools_and_their_recovery_classes(tmp_path: Path) -> None:
         "grep": ("pure", False),
         "shell": ("attachable", True),
         "output": ("pure", False),
+        "recall": ("pure", False),
         "stop": ("reconcilable", True),
     }
     assert not {"output", "stop"} & set(builtin_tools(Runner(tmp_path / "run", 1), environment={}))
 
 
 def test_the_schemas_are_json_schemas_of_exactly_the_offered_arguments(tmp_path: Path) -> None:
-    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, background=Nothing, environment={})
+    tools = builtin_tools(
+        Runner(tmp_path / "run", 1), read_output=read_nothing, read_lane=empty_lane, background=Nothing, environment={}
+    )
     offered = {}
     for name, tool in tools.items():
         schema = json.loads(tool.spec.schema)
@@ -64,6 +73,7 @@ def test_the_schemas_are_json_schemas_of_exactly_the_offered_arguments(tmp_path:
         "grep": (["pattern", "path", "glob", "context", "ignore_case", "output"], ["pattern"]),
         "shell": (["command", "timeout_seconds", "description"], ["command"]),
         "output": (["call", "offset", "limit"], ["call"]),
+        "recall": (["call", "from", "to", "query", "offset", "limit"], []),
         "stop": (["call"], ["call"]),
     }
 
@@ -77,7 +87,9 @@ HOSTILE: list[object] = [
 
 async def test_no_argument_makes_a_tool_raise(workspace: Workspace, root: Path, tmp_path: Path) -> None:
     (root / "a").write_text("text\n")
-    tools = builtin_tools(Runner(tmp_path / "run", 1), read_output=read_nothing, background=Nothing, environment={})
+    tools = builtin_tools(
+        Runner(tmp_path / "run", 1), read_output=read_nothing, read_lane=empty_lane, background=Nothing, environment={}
+    )
     del tools["shell"]  # its arguments are only the command, which test_shell tries
     good: dict[str, object] = {
         "path": "a", "content": "text\n", "edits": [{"old": "t", "new": "t"}], "pattern": "a", "call": "main/1",

@@ -10,12 +10,18 @@ from typing import Final, Literal
 
 import msgspec
 
-Kind = Literal["string", "integer", "boolean", "edits"]
+Kind = Literal["string", "integer", "boolean", "strings", "edits"]
 
 SHOWN_CHARS_MAX: Final = 200
 """How much of a wrong value or name is quoted back."""
 
-_KIND_NAMES: Final = {"string": "a string", "integer": "an integer", "boolean": "true or false", "edits": "an array"}
+_KIND_NAMES: Final = {
+    "string": "a string",
+    "integer": "an integer",
+    "boolean": "true or false",
+    "strings": "an array of strings",
+    "edits": "an array",
+}
 
 _EDIT_ITEM: Final = {
     "type": "object",
@@ -70,6 +76,9 @@ def schema_of(parameters: Sequence[Parameter]) -> str:
 def _property(parameter: Parameter) -> dict[str, object]:
     if parameter.kind == "edits":
         return {"type": "array", "items": _EDIT_ITEM, "minItems": 1, "description": parameter.description}
+    if parameter.kind == "strings":
+        items = {"type": "string"}
+        return {"type": "array", "items": items, "minItems": 1, "description": parameter.description}
     found: dict[str, object] = {"type": parameter.kind, "description": parameter.description}
     if parameter.choices:
         found["enum"] = list(parameter.choices)
@@ -81,12 +90,19 @@ def _property(parameter: Parameter) -> dict[str, object]:
 
 
 class Arguments:
-    """Arguments that have been checked: asked for by name, with the type that the parameter promises."""
+    """Arguments that have been checked: asked for by name, with the type that the parameter promises. `call` is the
+    key of the call that they belong to."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "call")
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self._values = values
+        self.call = ""
+
+    @property
+    def agent(self) -> str:
+        """The agent whose call it is."""
+        return self.call.partition("/")[0]
 
     def text(self, name: str, default: str = "") -> str:
         """A string, or `default` where it was left out."""
@@ -109,6 +125,10 @@ class Arguments:
         value = self._values.get(name, [])
         assert isinstance(value, list)
         return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """An array of strings, empty where it was left out."""
+        return tuple(one for one in self.items(name) if isinstance(one, str))
 
     def has(self, name: str) -> bool:
         """Whether the argument was given."""
@@ -159,6 +179,8 @@ def _is_kind(kind: Kind, value: object) -> bool:
             return isinstance(value, int) and not isinstance(value, bool)
         case "boolean":
             return isinstance(value, bool)
+        case "strings":
+            return isinstance(value, list) and all(isinstance(one, str) for one in value)
         case "edits":
             return isinstance(value, list)
 

@@ -46,21 +46,29 @@ class OutputTool(PureTool):
 
     async def answer(self, args: Arguments, workspace: Workspace) -> str:
         """The bytes that were asked for, as text, and where they stand."""
-        call, offset = args.text("call"), args.number("offset")
-        limit = min(args.number("limit", TEXT_BYTES_MAX), TEXT_BYTES_MAX)
-        if clean(call).exact is not None or offset >= 1 << 53:
-            raise Refusal("no output is kept under that call and offset")
-        data = await self._read_output(call, offset, limit)
-        if data is None:
-            raise Refusal(f"no output is kept for call {quote(call)}: give the key that a result named")
-        if not data:
-            raise Refusal(f"the output of {call} ends before byte {offset}: give a smaller offset")
-        start = len(data) - len(trim_start(data)) if offset else 0
-        part = data[start:]
-        if len(data) == limit:
-            part = trim_end(part) or part
-        first, end = offset + start, offset + start + len(part)
-        note = f"(bytes {first} to {end - 1} of the output of {call}"
-        note += f"; read on with offset {end})" if len(data) == limit else "; that is its end)"
-        text = clean(part).text
-        return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{note}"
+        return await part_of_output(self._read_output, args)
+
+
+async def part_of_output(read_output: ReadOutput, args: Arguments) -> str:
+    """A part of the whole output of an earlier call of the same agent, as `call`, `offset` and `limit` ask for it, as
+    text, and where it stands. Raises Refusal."""
+    call, offset = args.text("call"), args.number("offset")
+    limit = min(args.number("limit", TEXT_BYTES_MAX), TEXT_BYTES_MAX)
+    if clean(call).exact is not None or offset >= 1 << 53:
+        raise Refusal("no output is kept under that call and offset")
+    if args.agent and call.partition("/")[0] != args.agent:
+        raise Refusal(f"{quote(call)} is no call of yours: only your own can be read, which begin with {args.agent}/")
+    data = await read_output(call, offset, limit)
+    if data is None:
+        raise Refusal(f"no output is kept for call {quote(call)}: give the key that a result named")
+    if not data:
+        raise Refusal(f"the output of {call} ends before byte {offset}: give a smaller offset")
+    start = len(data) - len(trim_start(data)) if offset else 0
+    part = data[start:]
+    if len(data) == limit:
+        part = trim_end(part) or part
+    first, end = offset + start, offset + start + len(part)
+    note = f"(bytes {first} to {end - 1} of the output of {call}"
+    note += f"; read on with offset {end})" if len(data) == limit else "; that is its end)"
+    text = clean(part).text
+    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{note}"

@@ -42,9 +42,9 @@ class PureTool(ABC):
     ) -> ToolResult:  # fmt: skip
         """The answer, or why there is none."""
         try:
-            return ToolResult(
-                status="ok", text=await self.answer(take(self.spec.name, self.parameters, call.args), workspace)
-            )
+            args = take(self.spec.name, self.parameters, call.args)
+            args.call = call.call
+            return ToolResult(status="ok", text=await self.answer(args, workspace))
         except Refusal as refusal:
             return ToolResult(status="error", text=str(refusal))
         except anyio.get_cancelled_exc_class():
