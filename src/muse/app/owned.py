@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
 import msgspec
@@ -24,12 +24,16 @@ from muse.event.envelope import Event
 from muse.log.protocol import Log
 from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
+from muse.runtime.recalling import read_lane
 from muse.runtime.seal import seal
 from muse.runtime.session import Running, Session, Taken, claim
 from muse.runtime.signals import LiveSignals
 
 if TYPE_CHECKING:
     from muse.effect.sandbox import Sandbox
+    from muse.effect.tool import Lane
+
+T = TypeVar("T")
 
 
 class Owned:
@@ -70,6 +74,7 @@ class Owned:
             return builtin_tools(
                 runners[0],
                 read_output=self._read_output,
+                read_lane=self._read_lane,
                 background=lambda: self.running.background,
                 environment=os.environ | {"MUSE_SESSION": log.session},
                 extra_names=(*config.shell_environment, "MUSE_SESSION"),
@@ -118,14 +123,20 @@ class Owned:
             self._runner.discard(call, attempt)
 
     async def _read_output(self, call: str, offset: int, limit: int) -> bytes | None:
-        def read() -> bytes | None:
-            log = open_log(path_of(self._log), check=False)
-            try:
-                return read_output(log, call, offset, limit)
-            finally:
-                log.close()
+        return await anyio.to_thread.run_sync(self._read, lambda log: read_output(log, call, offset, limit))
 
-        return await anyio.to_thread.run_sync(read)
+    async def _read_lane(self, agent: str, first: int, last: int, query: str, bytes_max: int) -> "Lane":
+        return await anyio.to_thread.run_sync(
+            self._read, lambda log: read_lane(log, agent, first, last, query, bytes_max)
+        )
+
+    def _read(self, read: Callable[[Log], T]) -> T:
+        """What a worker thread reads, through a handle of its own."""
+        log = open_log(path_of(self._log), check=False)
+        try:
+            return read(log)
+        finally:
+            log.close()
 
     def _blob_log(self) -> Log:
         if self._blobs is None:
