@@ -15,11 +15,12 @@ from muse.decide.paths import named_path
 from muse.effect.protocol import ModelFailure
 from muse.errors import Damaged, Incomplete
 from muse.event.codec import BlobRef
-from muse.event.content import Observed, Usage
+from muse.event.content import FileChange, Observed, Usage
 from muse.event.conversation import Answered
 from muse.event.envelope import Event
-from muse.event.kinds import ModelFailed, ModelResponded, ToolFinished, ToolStarted
+from muse.event.kinds import FilesChanged, ModelFailed, ModelResponded, ToolFinished, ToolStarted
 from muse.event.text import clean
+from muse.fold.agents import root
 from muse.fold.models import priced, session_ref
 from muse.fold.state import Session
 from muse.runtime.check.decoders import Decoded, decoded
@@ -76,7 +77,9 @@ class Contents:
                 self._require(ref)
             match event.body:
                 case ToolStarted():
-                    self._observed(state, event.body)
+                    self._observed(root(state, event.agent), event.body)
+                case FilesChanged():
+                    self._changes(event.body.changes, f"a change of {event.type}")
                 case ToolFinished():
                     self._output(event.body)
                 case ModelResponded() | ModelFailed():
@@ -107,29 +110,42 @@ class Contents:
             self.checked += 1
         return self._seen[root]
 
-    def _observed(self, state: Session, body: ToolStarted) -> None:
+    def _observed(self, folder: str, body: ToolStarted) -> None:
+        """What was seen before a call began, of an agent that works in `folder`."""
         seen = body.observed
-        if seen.folder not in ("", state.workspace):
-            raise Diverged("content", f"{body.call} was looked at in another folder", state.workspace, seen.folder)
+        if seen.folder not in ("", folder):
+            raise Diverged("content", f"{body.call} was looked at in another folder", folder, seen.folder)
         if body.recovery != "reconcilable":
             plain = Observed(folder=seen.folder, error=seen.error, tree=seen.tree)
             if seen != plain:
                 what = f"{body.call} replaces no file, and says of one what was seen of it"
                 raise Diverged("content", what, difference=bodies(plain, seen))
             return
-        _require_file(state, body)
+        _require_file(folder, body)
+        self._changes(seen.changes, f"what {body.call} is about to do", planned=True)
         for when, ref, digest in (
             ("before", seen.before, seen.before_sha256), ("after", seen.after, seen.after_sha256),
         ):  # fmt: skip
-            if ref is None:
-                continue
-            found = self._measured(ref.blob)[1]
-            if found != digest:
-                what = f"the digest of {seen.path} {when} {body.call} is not that of its content"
-                raise Diverged("content", what, found, digest)
+            if ref is not None:
+                self._require_digest(ref, digest, f"{seen.path} {when} {body.call}")
         if can_be_made(body):
             before = None if seen.before is None else self._log.get_blob(seen.before.blob)
-            require_made(body, state.workspace, before)
+            require_made(body, folder, before)
+
+    def _require_digest(self, ref: BlobRef, digest: str, whose: str) -> None:
+        found = self._measured(ref.blob)[1]
+        if found != digest:
+            raise Diverged("content", f"the digest of {whose} is not that of its content", found, digest)
+
+    def _changes(self, changes: tuple[FileChange, ...], whose: str, *, planned: bool = False) -> None:
+        """Digests are said of what is planned; what has changed names its contents alone."""
+        for change in changes:
+            for ref, digest in ((change.before, change.before_sha256), (change.after, change.after_sha256)):
+                if ref is not None and (planned or digest):
+                    self._require_digest(ref, digest, f"{change.path} in {whose}")
+                elif digest and not (planned and _digest_form.fullmatch(digest)):
+                    what = f"a digest of {change.path} in {whose} is of no content"
+                    raise Diverged("content", what, "none", digest)
 
     def _output(self, body: ToolFinished) -> None:
         """The text that a model read of an output of which it did not get all."""
@@ -218,7 +234,7 @@ def _is_told(body: ModelFailed, failure: ModelFailure) -> bool:
     return same and body.message.endswith(failure.message) and body.partial == failure.partial[:PARTIAL_CHARACTERS_MAX]
 
 
-def _require_file(state: Session, body: ToolStarted) -> None:
+def _require_file(folder: str, body: ToolStarted) -> None:
     """What was seen of the file of a call is of the file that the call names."""
     seen = body.observed
     for digest in (seen.before_sha256, seen.after_sha256):
@@ -226,7 +242,7 @@ def _require_file(state: Session, body: ToolStarted) -> None:
             raise Diverged("content", f"a digest of {body.call} is none", "64 hexadecimal digits", digest)
     if not seen.path or not isinstance(body.args, str):
         return
-    named, _ = named_path(approval.parsed(body.args) or {}, state.workspace)
+    named, _ = named_path(approval.parsed(body.args) or {}, folder)
     if seen.path != named:
         raise Diverged("content", f"{body.call} looked at another file than it names", named, seen.path)
 
