@@ -245,6 +245,41 @@ def test_a_question_waits_while_somebody_is_typing(world: World) -> None:
     assert prompts(world) == ["do it", "and yay"]
 
 
+def test_what_is_queued_is_listed_and_the_last_of_it_taken_back(world: World) -> None:
+    chat = chatting(world, {"uses": [shell(WAITS)]}, HELLO, MORE, args=("--yolo",))
+    chat.send("/queue\r")
+    chat.expect("nothing is queued")
+    chat.send("do it\r")
+    world.begun()
+    for text in ("and then this", "and that"):
+        chat.send(f"{text}\r")
+        chat.expect(f"queued: {text}")
+        eventually(lambda text=text: text in prompts(world))
+    chat.send("/back\r")
+    chat.expect("taken back: and that")
+    eventually(lambda: "cancel.requested" in world.types())
+    chat.send("/queue\r")
+    assert "and that" not in chat.expect("and then this")
+    (world.work / "go").touch()
+    between_turns(chat, "Once more.")
+    leave(chat)
+    assert world.types().count("model.requested") == 3
+
+
+def test_a_chat_is_paused_and_goes_on(world: World) -> None:
+    chat = chatting(world, {"uses": [shell(WAITS)]}, HELLO, args=("--yolo",))
+    chat.send("do it\r")
+    world.begun()
+    chat.send("/pause\r")
+    chat.expect("go on: muse continue")
+    (world.work / "go").touch()
+    eventually(lambda: "tool.finished" in world.types())
+    assert world.types().count("model.requested") == 1
+    chat.send("/continue\r")
+    between_turns(chat, "All is well.")
+    leave(chat)
+
+
 def test_answers_of_queued_turns_all_reach_standard_output(world: World) -> None:
     world.env["MUSE_MODEL"] = world.script({"uses": [shell(WAITS)]}, HELLO, MORE)
     chat = world.terminal("--yolo", "do it", out=world.root / "answers")

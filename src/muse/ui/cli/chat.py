@@ -21,8 +21,9 @@ from muse import app
 from muse.config import muse_home
 from muse.errors import UsageError
 from muse.event.envelope import Event
-from muse.event.kinds import ModelResponded, SessionClosed
+from muse.event.kinds import AgentContinued, AgentPaused, CancelRequested, ModelResponded, SessionClosed
 from muse.ui.cli.address import resolve
+from muse.ui.cli.asking import CLIENT
 from muse.ui.cli.drive import EXIT_CODES, TWICE_SECONDS, Drive, Job, busy, first_settings, short, taken_over
 from muse.ui.cli.live import Live
 from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of, taking
@@ -34,11 +35,13 @@ from muse.view.visible import headline
 HINT: Final = "/help · Ctrl-D leaves · Ctrl-C stops the turn"
 HELP: Final = """\
 Enter sends; Alt-Enter and pasted text make further lines. Arrow keys: earlier prompts.
-What you send while a turn runs is queued: a turn of its own afterwards.
+What you send while a turn runs is queued: a turn of its own afterwards. /queue lists it, /back takes the last back.
 Ctrl-C stops the turn; between turns, twice leaves. Ctrl-D or /quit leaves. The session stays: muse resume.
-/help shows this. From another terminal: muse steer speaks to the running turn, muse attach watches it."""
+/pause: nothing new starts, until /continue; --tree, as in /pause --tree, also for the agents below main.
+/help shows this. From another terminal: muse steer speaks to the running turn, muse attach watches it, muse agents
+lists the agents."""
 
-_word: Final = re.compile(r"/[a-z]+")
+_word: Final = re.compile(r"(/[a-z]+)( --tree)?")
 
 
 @click.command("chat")
@@ -242,13 +245,41 @@ class Chat:
             line = await self._prompts.next()
             if line is None or line.strip() in ("/quit", "/exit"):
                 return None
-            if _word.fullmatch(line.strip()):
-                self._live.tell(HELP if line.strip() == "/help" else f"there is no {line.strip()}; {HINT}", "2")
+            if found := _word.fullmatch(line.strip()):
+                self._command(found[1], tree=bool(found[2]))
             elif line.strip():
                 try:
                     return prompt_of(line) if line.strip() != "-" else line
                 except UsageError as error:
                     self._live.say(f"{error}: {error.hint}", "31")
+
+    def _command(self, word: str, *, tree: bool) -> None:
+        """What begins with a slash is for muse, never for the model."""
+        if word == "/help":
+            self._live.tell(HELP, "2")
+        elif word in ("/queue", "/back"):
+            self._queue(take_back=word == "/back")
+        elif word not in ("/pause", "/continue"):
+            self._live.tell(f"there is no {word}; {HINT}", "2")
+        elif self._drive is None:
+            self._live.tell("there is no session yet", "2")
+        else:
+            kind = AgentPaused if word == "/pause" else AgentContinued
+            self._drive.owned.submit(kind(target="tree" if tree else "agent", origin=app.origin(CLIENT)))
+
+    def _queue(self, *, take_back: bool) -> None:
+        """List what is queued, or take the last of it back."""
+        main = self._drive.owned.running.state.agents.get("main") if self._drive is not None else None
+        if main is None or not main.queue:
+            self._live.tell("nothing is queued", "2")
+        elif take_back:
+            assert self._drive is not None
+            last = main.queue[-1]
+            self._drive.owned.submit(CancelRequested(target="prompt", prompt=last.seq, origin=app.origin(CLIENT)))
+            self._live.tell(f"taken back: {headline(last.text, 200)}", "36")
+        else:
+            for said in main.queue:
+                self._live.tell(f"queued: #{said.seq}  {headline(said.text, 200)}", "36")
 
 
 class _Drive(Drive):
