@@ -265,7 +265,7 @@ def test_the_socket_of_a_killed_owner_is_replaced_and_the_watcher_comes_along(tm
     folder = tmp_path / "run" / "s"
     holds = (
         "import sys, time\nfrom pathlib import Path\nfrom muse.runtime.signals import listen\n"
-        "listener = listen(Path(sys.argv[1]))\nprint('there', flush=True)\ntime.sleep(600)\n"
+        "held = listen(Path(sys.argv[1]))\nprint('there', flush=True)\ntime.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", holds, str(folder)], stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
@@ -292,7 +292,7 @@ def test_whatever_stands_in_its_place_is_replaced_and_an_owner_takes_only_its_ow
     (folder / SOCKET).symlink_to(elsewhere)
     with owning(folder):
         assert stat.S_ISSOCK((folder / SOCKET).lstat().st_mode)
-        with listen(folder):
+        with listen(folder)[0]:
             there = (folder / SOCKET).lstat().st_ino
     assert (folder / SOCKET).lstat().st_ino == there
     assert elsewhere.read_text() == "untouched"
@@ -322,7 +322,7 @@ def test_a_command_of_the_session_itself_hears_nothing(owner: Owner) -> None:
 
 def test_a_watcher_believes_no_line_without_end(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "s"
-    with listen(folder) as listener:
+    with listen(folder)[0] as listener:
         feed = LiveFeed(folder)
         assert feed.take() == []
         listener.setblocking(True)

@@ -167,10 +167,9 @@ class LiveSignals:
         """Take on watchers until cancelled. Where no socket can be had there are no live signals, and the log is
         watched all the same."""
         try:
-            listener = listen(self._folder)
+            listener, mine = listen(self._folder)
         except OSError:
             return
-        mine = _identity(self._folder / SOCKET)
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
@@ -189,7 +188,7 @@ class LiveSignals:
                     await anyio.sleep(ACCEPT_SECONDS)
         finally:
             listener.close()
-            if mine is not None and _identity(self._folder / SOCKET) == mine:
+            if _identity(self._folder / SOCKET) == mine:
                 with suppress(OSError):
                     os.unlink(self._folder / SOCKET)
                     os.rmdir(self._folder)  # if nothing else was ever in it
@@ -246,9 +245,9 @@ async def _send(sock: socket.socket, data: bytes) -> None:
 # -- the socket --------------------------------------------------------------------------------------------------------
 
 
-def listen(folder: Path) -> socket.socket:
-    """A listening socket in place of whatever stood there: bound under another name and renamed, so that who connects
-    finds the old one or the new one. Raises OSError."""
+def listen(folder: Path) -> tuple[socket.socket, tuple[int, int] | None]:
+    """A listening socket in place of whatever stood there, and what its file is known by: bound under another name and
+    renamed, so that who connects finds the old one or the new one. Raises OSError."""
     from muse.effect.runner import files
 
     for missing in reversed([folder, *folder.parents]):
@@ -264,6 +263,7 @@ def listen(folder: Path) -> socket.socket:
         try:
             os.chmod(folder / draft, stat.S_IRUSR | stat.S_IWUSR)
             listener.listen(BACKLOG)
+            mine = _identity(folder / draft)
             os.rename(folder / draft, folder / SOCKET)
         except OSError:
             os.unlink(folder / draft)
@@ -271,7 +271,7 @@ def listen(folder: Path) -> socket.socket:
     except OSError:
         listener.close()
         raise
-    return listener
+    return listener, mine
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def _sum_up(found: list[app.Seen], *, dry_run: bool) -> None:
         return
     counted = {fate: sum(seen.fate == fate for seen in found) for fate in DID}
     if dry_run:
-        note(f"{plural(counted['open'], 'session')} can go on: muse up")
+        note(f"{plural(counted['open'], 'session')} can go on: muse up" if counted["open"] else "nothing can go on")
     elif counted["resumed"]:
         note(f"{plural(counted['resumed'], 'session')} resumed; watch: muse attach SESSION; what waits: muse approvals")
 
