@@ -31,7 +31,7 @@ def shown(tool: str, args: str) -> str:
         text = _read_text(value)
     else:
         text = f"{tool} {args}"
-    return _visible(text)
+    return visible(text)
 
 
 def digest(text: str) -> str:
@@ -68,7 +68,8 @@ def _marked(text: object, sign: str) -> str:
     return "\n".join(f"{sign} {line}" for line in text.split("\n"))
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """A text as it is shown: bounded, with control characters made visible."""
     if len(text) > SHOWN_CHARACTERS_MAX:
         left_out = len(text) - SHOWN_CHARACTERS_MAX
         text = f"{text[:SHOWN_CHARACTERS_MAX]}\n… {left_out} more characters; muse show gives the whole call"

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from muse.decide import agents, approval, compaction, limits, policy
+from muse.decide import agents, applying, approval, compaction, limits, policy
 from muse.decide.context import Rules, next_request, system_prompt
 from muse.decide.decision import Due
 from muse.decide.paths import named_path
@@ -150,7 +150,7 @@ def _judged(state: Session, agent: Agent, run: ToolRun, *, may_start: bool) -> I
     if verdict.decision == "deny":
         yield Due(agent.id, run.cause, ApprovalDecided(call=run.key, decision="deny", by="rule", rule=verdict.rule))
     elif verdict.decision == "ask":
-        text = approval.shown(run.tool, run.args)
+        text = applying.shown(state, run)
         body = ApprovalRequested(
             call=run.key,
             tool=run.tool,
@@ -287,14 +287,23 @@ def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
     if spec is None or not _is_object(run.args):
         return policy.Verdict(decision="allow", rule=NOTHING_CAN_RUN, remember="")
     known = _policy(agents.stricter(state.mode, agent.mode), state.allow, state.ask, state.deny, state.remembered)
-    return _verdict(run.tool, run.args, spec.recovery, spec.writes, root(state, agent.id), known)
+    args = approval.parsed(run.args) or {}
+    paths = applying.applied_paths(state, agent.id, args) if run.tool == applying.TOOL else ()
+    return _verdict(run.tool, run.args, spec.recovery, spec.writes, root(state, agent.id), known, paths)
 
 
 @lru_cache(maxsize=USES_REMEMBERED)
 def _verdict(
-    tool: str, text: str, recovery: RecoveryClass, writes: bool, workspace: str, known: policy.Policy
+    tool: str,
+    text: str,
+    recovery: RecoveryClass,
+    writes: bool,
+    workspace: str,
+    known: policy.Policy,
+    paths: tuple[str, ...],
 ) -> policy.Verdict:
-    """Remembered, because every use of a batch is looked at again until it has started."""
+    """Remembered, because every use of a batch is looked at again until it has started. `paths` are those that do not
+    stand in the arguments."""
     args = approval.parsed(text)
     assert args is not None, "asked of arguments that are no object"
     path, outside = named_path(args, workspace) if recovery in ("pure", "reconcilable") else ("", False)
@@ -304,7 +313,7 @@ def _verdict(
         tool=tool,
         recovery_class=recovery,
         args=args,
-        paths=(path,) if path else (),
+        paths=paths or ((path,) if path else ()),
         writes=writes,
         outside=outside,
         workspace=workspace,

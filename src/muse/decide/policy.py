@@ -35,6 +35,7 @@ __all__ = [
     "remember_pattern",
 ]
 
+FILE_TOOLS: Final = frozenset({"edit", "write"})
 _PROTECTED: Final = frozenset({".git", ".muse"})
 PLAN_TEXT: Final = (
     "plan mode: nothing is changed or run while planning, and {what}. "
@@ -185,7 +186,7 @@ def _covers_tool(rule: Rule, seen: Seen) -> bool:
         if rule.tool == "read" or (rule.tool == request.tool and not rule.pattern):
             return not request.outside and bool(request.paths) and all(_reads(rule, path) for path in request.paths)
         return not rule.pattern and "*" in rule.tool and not request.outside and fits_tool(rule, request.tool)
-    if seen.kind == "edit" and request.tool in {"edit", "write"}:
+    if seen.kind == "edit" and (request.tool in FILE_TOOLS or (request.tool == "apply" and rule.tool in FILE_TOOLS)):
         if rule.tool not in {"edit", request.tool} or request.outside or not request.paths:
             return False
         return all(_frees_write(rule, path) for path in request.paths)

@@ -49,7 +49,7 @@ def remember_pattern(request: Request) -> str:
         pattern = _shell_pattern(command) if command is not None else ""
     elif request.outside or "" in request.paths:
         pattern = ""
-    elif request.tool in {"edit", "write"}:
+    elif request.tool in {"edit", "write", "apply"}:
         pattern = _file_pattern("edit", request.paths)
     elif request.recovery_class == "pure":
         pattern = _file_pattern("read", request.paths)

@@ -83,7 +83,7 @@ class Changes:
         self._pending: dict[str, None] = {}
         self._after_crash: set[str] = set()
         self._unknown: set[str] = set()
-        self._exact: dict[str, Exact] = {}
+        self._exact: dict[str, list[Exact]] = {}
         self._lock = anyio.Lock()
         self._begun = self._ended = 0
 
@@ -109,8 +109,8 @@ class Changes:
         self._open[call] = None
         if after_crash:
             self._after_crash.add(call)
-        if observed.path and observed.after_sha256:
-            self._exact[call] = Exact(call, observed)
+        if told := [Exact(call, seen) for seen in _told_by(observed)]:
+            self._exact[call] = told
 
     async def after(self, agent: str, cause: int, call: str, own: Sequence[FileChange]) -> list[FilesChanged]:
         """Look after the call's end, ahead of its result. `own` is what it says of itself. Returns what belongs after
@@ -123,11 +123,10 @@ class Changes:
         self._open.pop(call, None)
         self._unknown.discard(call)
         self._after_crash.discard(call)
-        exact = self._exact.pop(call, None)
-        if exact is None:
-            return []
+        exact = self._exact.pop(call, [])
         told = {change.path for change in own}
-        rest = [change for change in exact.held if change.path not in told] + exact.later
+        rest = [change for one in exact for change in one.held if change.path not in told]
+        rest += [change for one in exact for change in one.later]
         if not rest:
             return []
         return [
@@ -194,7 +193,7 @@ class Changes:
         def post(changes: list[FileChange]) -> None:
             anyio.from_thread.run_sync(self._post, agent, cause, taken, changes, "")
 
-        exact = {one.path: one for one in self._exact.values()}
+        exact = {one.path: one for told in self._exact.values() for one in told}
         found = Found(exact=exact, full=post)
         try:
             await anyio.to_thread.run_sync(self._compare, before, taken.id, found)
@@ -247,6 +246,19 @@ class Changes:
         left = {call for call in left if agents.home(state, call.partition("/")[0]) == self._home}
         calls = tuple(sorted({*self._open, *left}))
         return calls, not calls or not self._exclusive
+
+
+def _told_by(observed: Observed) -> list[Observed]:
+    """What a call says beforehand that it does to files, one by one."""
+    if observed.path:
+        return [observed] if observed.after_sha256 else []
+    return [
+        Observed(
+            path=change.path, before_sha256=change.before_sha256, after_sha256=change.after_sha256,
+            before=change.before, after=change.after, file_mode=change.after_mode,
+        )
+        for change in observed.changes
+    ]  # fmt: skip
 
 
 def _named(paths: tuple[bytes, ...]) -> list[FileChange]:

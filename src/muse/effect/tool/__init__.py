@@ -9,7 +9,7 @@ from muse.effect.protocol import Tool
 from muse.effect.runner import Runner
 from muse.effect.sandbox import NO_SANDBOX, GuardedTool, Sandbox
 from muse.effect.tool.apply import ApplyTool
-from muse.effect.tool.children import ChildChanges, Children
+from muse.effect.tool.children import Children
 from muse.effect.tool.diff import DiffTool
 from muse.effect.tool.edit import EditTool
 from muse.effect.tool.glob import GlobTool
@@ -17,12 +17,12 @@ from muse.effect.tool.grep import GrepTool
 from muse.effect.tool.kept import OutputTool, ReadOutput
 from muse.effect.tool.masking import KnownSecrets, MaskedTool
 from muse.effect.tool.read import ReadTool
-from muse.effect.tool.recall import Lane, ReadLane, RecallTool
+from muse.effect.tool.recall import ReadLane, RecallTool
 from muse.effect.tool.shell import ShellTool
 from muse.effect.tool.stop import GetBackground, StopTool
 from muse.effect.tool.write import WriteTool
 
-__all__ = ["GetBackground", "Lane", "ReadLane", "ReadOutput", "builtin_tools"]
+__all__ = ["Children", "GetBackground", "ReadLane", "ReadOutput", "builtin_tools"]
 
 
 def builtin_tools(

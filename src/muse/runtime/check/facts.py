@@ -8,7 +8,6 @@ is around them. It must not know what may be decided.
 from collections.abc import Callable
 from typing import Any, Final
 
-from muse.decide import approval
 from muse.event.envelope import Event
 from muse.event.kinds import (
     COMMANDS,
@@ -190,7 +189,7 @@ class Facts:
         if run.phase != "asked":
             return
         _require_cause(event, run.request, 0)
-        shown = approval.digest(approval.shown(run.tool, run.args))
+        shown = run.shown_sha256
         if body.shown_sha256 != shown:
             what = f"a person's answer about {body.call} carries the digest of exactly what was shown"
             raise Diverged("content", what, shown, body.shown_sha256)
