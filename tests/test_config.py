@@ -8,7 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from muse.config import BUILT_IN, Config, Permissions, Provider, load, muse_home, project_file, provider_of, read
+from muse.config import (
+    BUILT_IN,
+    Budget,
+    Config,
+    KnownModel,
+    Permissions,
+    Provider,
+    load,
+    muse_home,
+    project_file,
+    provider_of,
+    read,
+)
 from muse.errors import ConfigError
 
 DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
@@ -258,7 +270,8 @@ def test_where_sessions_are_kept() -> None:
 def test_the_page_lists_every_key_and_every_provider() -> None:
     text = DOCS.read_text()
     keys = set(re.findall(r"^\| `([a-z_]+)` \|", text, re.M))
-    fields = {*Config.__struct_fields__, *Provider.__struct_fields__}
+    tables = (Config, Provider, Budget, KnownModel)
+    fields = {key for table in tables for key in table.__struct_fields__}
     assert keys == fields
     assert set(re.findall(r"`([a-z]+)`", text)) >= set(BUILT_IN)
     for key in ("max_output_tokens", "max_model_attempts", "max_model_calls", "shell_timeout", "retry_base_ms"):

@@ -18,22 +18,26 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from muse import budget
 from muse.errors import ConfigError
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+Amount = int | float | str
 Dialect = Literal["anthropic", "openai"]
 NoticeKind = Literal["finished", "failed", "approval", "question", "limit"]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[providers.NAME]`: the wire dialect, where it is reached, the variable that holds the key ("" for none), and for
-    how many seconds nothing may come before an attempt counts as failed."""
+    how many seconds nothing may come before an attempt counts as failed. `chosen_only`: its models are asked when a
+    person chose one, and no agent can be spawned with one."""
 
     dialect: Dialect
     base_url: str
     api_key_env: str = ""
     timeout: Positive = 300
+    chosen_only: bool = False
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,6 +46,34 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Amounts of a budget as written; 0: no limit. `muse.budget` reads them."""
+
+    tokens: Amount = 0
+    cost: Amount = 0
+    turns: Amount = 0
+    calls: Amount = 0
+    time: Amount = 0
+
+
+class Budget(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[budget]`: of the session; `[budget.agent]`: of each agent; `[budget.tree]`: of each with all below it."""
+
+    agent: Limits = Limits()
+    tree: Limits = Limits()
+
+
+class KnownModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[models."PROVIDER/NAME"]`: tokens that it takes in one request, and US dollars for a million tokens (None: as
+    input)."""
+
+    context: Count = 0
+    input: Amount = 0
+    output: Amount = 0
+    cache_read: Amount | None = None
+    cache_write: Amount | None = None
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +100,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     notify: tuple[str, ...] = ()
     notify_on: tuple[NoticeKind, ...] = get_args(NoticeKind)
     bell: bool = True
+    park_after: Positive = 60
+    fallback_models: tuple[str, ...] = ()
+    budget: Budget = Budget()
+    models: dict[str, KnownModel] = {}
     providers: dict[str, Provider] = {}
     permissions: Permissions = Permissions()
 
@@ -211,8 +247,14 @@ def _checked(table: Mapping[str, Any], where: str) -> Config:
     for name, one in providers.items() if isinstance(providers, dict) else ():
         if isinstance(one, dict):
             _refuse_unknown(one, Provider, f"providers.{name}.", where)
+    models = table.get("models")
+    for name, one in models.items() if isinstance(models, dict) else ():
+        if isinstance(one, dict):
+            _refuse_unknown(one, KnownModel, f'models."{name}".', where)
+    for prefix, amounts in _budgets(table):
+        _refuse_unknown(amounts, Limits if prefix.count(".") > 1 else Budget, prefix, where)
     try:
-        return msgspec.convert(table, Config)
+        found = msgspec.convert(table, Config)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
         key = path.strip("`").lstrip(".").replace("[...]", " (an item)")
@@ -222,6 +264,31 @@ def _checked(table: Mapping[str, Any], where: str) -> Config:
             f"{where}: {_dotted(key, providers)} {_in_words(what, key)}",
             hint="docs/configuration.md lists every key with its type",
         ) from error
+    _require_amounts(found, where)
+    return found
+
+
+def _budgets(table: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The tables of budgets that there are, with the start of their keys' names."""
+    whole = table.get("budget")
+    if not isinstance(whole, dict):
+        return []
+    below = [(f"budget.{scope}.", whole[scope]) for scope in ("agent", "tree") if isinstance(whole.get(scope), dict)]
+    return [("budget.", whole), *below]
+
+
+def _require_amounts(config: Config, where: str) -> None:
+    """Raises `ConfigError` for an amount or a price that says none."""
+    scopes = (("budget.", config.budget), ("budget.agent.", config.budget.agent), ("budget.tree.", config.budget.tree))
+    given = [(f"{start}{key}", key, getattr(one, key)) for start, one in scopes for key in budget.WHAT]
+    for name, known in config.models.items():
+        for key in ("input", "output", "cache_read", "cache_write"):
+            given.append((f'models."{name}".{key}', "", getattr(known, key) or 0))
+    for name, key, value in given:
+        try:
+            budget.amount(key, value) if key else budget.price(value)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {name}: {error}", hint=error.hint) from error
 
 
 def _missing(what: str) -> str:
@@ -323,6 +390,8 @@ def _tightening(project: Mapping[str, Any], user: Config, ignored: list[str]) ->
                 ignored.append("permissions.allow")
         elif key == "providers":
             followed[key] = _harmless_providers(value, user, ignored)
+        elif key == "budget":
+            followed[key] = _lower_budget(value, user.budget, "budget", ignored)
         elif _tightens(key, value, project, user):
             followed[key] = value
         else:
@@ -362,7 +431,22 @@ def _harmless_providers(tables: Mapping[str, Any], user: Config, ignored: list[s
         if name in BUILT_IN or name in user.providers or table.get("api_key_env"):
             ignored.append(f"providers.{name}")
         else:
-            found[name] = table
+            found[name] = table | {"chosen_only": True}
+    return found
+
+
+def _lower_budget(table: Mapping[str, Any], mine: Limits, name: str, ignored: list[str]) -> dict[str, Any]:
+    """The amounts that are lower than the user's, or where the user has none."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in budget.WHAT:
+            asked, limit = budget.amount(key, value), budget.amount(key, getattr(mine, key))
+            if asked and asked <= (limit or budget.AMOUNT_MAX):
+                found[key] = value
+            else:
+                ignored.append(f"{name}.{key}")
+        else:
+            found[key] = _lower_budget(value, getattr(mine, key), f"{name}.{key}", ignored)
     return found
 
 

@@ -16,6 +16,7 @@ from muse.app.background import Host as Host
 from muse.app.background import Over as Over
 from muse.app.background import host_log_of as host_log_of
 from muse.app.background import start_host as start_host
+from muse.app.budgets import raised as raised
 from muse.app.commands import command_with as command_with
 from muse.app.commands import holds_secret as holds_secret
 from muse.app.commands import known_secrets as known_secrets
@@ -82,6 +83,7 @@ from muse.app.sent import last_of as last_of
 from muse.app.sent import request_at as request_at
 from muse.app.settings import APPROVAL_TIMEOUT as APPROVAL_TIMEOUT
 from muse.app.settings import SCRIPTED as SCRIPTED
+from muse.app.settings import limited as limited
 from muse.app.settings import require_continuable as require_continuable
 from muse.app.settings import settings_again as settings_again
 from muse.app.settings import settings_of as settings_of

@@ -10,13 +10,14 @@ import anyio
 import msgspec
 
 from muse.app.commands import known_secrets, screen
-from muse.app.models import model_of, rules
+from muse.app.models import Clients, model_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
 from muse.app.sandbox import sandbox_of
 from muse.app.watching import Watching
 from muse.app.worktrees import Worktrees
 from muse.config import Config
 from muse.decide.agent_tools import agent_tools
+from muse.decide.context import session_ref
 from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
 from muse.event.content import Settings, ToolSpec
@@ -61,7 +62,10 @@ class Owned:
         from muse.effect.runner import Runner, RunnerLeftovers
         from muse.effect.tool import builtin_tools
 
-        model = model or model_of(config, settings)
+        reach = None
+        if model is None:
+            model = model_of(config, settings)
+            reach = Clients(config, session_ref(settings), model)
         self._secrets = known_secrets(config)
         self._mine: set[str] = set()
         self.sandbox = sandbox_of(config, settings, workspace, path_of(log))
@@ -99,7 +103,7 @@ class Owned:
         equipment = Equipment(
             model=model, tools=found, workspace=Workspace(workspace), log=log, blobs=self._blob_log,
             settled=self._settled, on_signal=self._signal, changes=self._watching.changes,
-            leftovers=RunnerLeftovers(self._runner, self._secrets.mask), trees=self._trees,
+            leftovers=RunnerLeftovers(self._runner, self._secrets.mask), trees=self._trees, reach=reach,
         )  # fmt: skip
         self._log = log
         self._on_event, self._on_signal = on_event, on_signal

@@ -1,17 +1,21 @@
 """What a session runs with."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from muse import __version__
+from muse.app.budgets import facts, limits_of, merged, require_prices, with_budget
 from muse.app.cut_off import require_whole
+from muse.app.models import usable_providers
 from muse.app.places import event_at
 from muse.app.sandbox import parse_sandbox, sandbox_again
 from muse.config import Config, Loaded, Permissions, provider_of
 from muse.decide.policy import parse_mode, parse_rule
 from muse.errors import ConfigError, Damaged, NewerLog, UsageError
-from muse.event.content import PermissionRules, Settings
+from muse.event.content import ModelRef, PermissionRules, Settings
 from muse.log.protocol import Log
 from muse.runtime.session import Session
 
@@ -23,6 +27,7 @@ LIMITS = {
     "max_model_calls": "model_calls_max",
     "max_parallel_tools": "parallel_tools_max",
     "shell_timeout": "shell_timeout_seconds",
+    "park_after": "park_seconds_min",
     "retry_base_ms": "retry_base_ms",
 }
 """Key of the settings file → field of the settings that a session records."""
@@ -43,7 +48,36 @@ def settings_of(config: Config, model: str = "", mode: str = "") -> Settings:
         sandbox=parse_sandbox(config.sandbox),
         network=config.network,
     )
-    return msgspec.structs.replace(found, **_limits(config))
+    found = msgspec.structs.replace(found, **_limits(config), limits=limits_of(config.budget), **_models(config))
+    return with_fallbacks(config, found, config.fallback_models)
+
+
+def _models(config: Config) -> dict[str, Any]:
+    """The providers whose models agents may be given, and what is known of models."""
+    usable = usable_providers(config)
+    refs = tuple(ModelRef(provider=name, dialect=one.dialect, model="") for name, one in usable.items())
+    return {"models": refs, "facts": facts(config, usable)}
+
+
+def with_fallbacks(config: Config, settings: Settings, names: Iterable[str]) -> Settings:
+    """The settings with these models to switch to; a bare name is one of the session's provider. Raises
+    `ConfigError`."""
+    refs = []
+    for name in filter(None, (one.strip() for one in names)):
+        provider, dialect, rest = _provider(config, name if "/" in name else f"{settings.provider}/{name}")
+        refs.append(ModelRef(provider=provider, dialect=dialect, model=rest))
+    return msgspec.structs.replace(settings, fallbacks=tuple(refs))
+
+
+def limited(
+    config: Config, settings: Settings, budget: Iterable[str], fallbacks: str, state: Session | None = None
+) -> Settings:
+    """The settings with what `--budget` and `--fallback-model` say. Raises `ConfigError`, `UsageError`."""
+    found = with_budget(settings, budget, state)
+    if fallbacks:
+        found = with_fallbacks(config, found, fallbacks.split(","))
+    require_prices(config, found)
+    return found
 
 
 def _limits(config: Config) -> dict[str, int]:
@@ -82,8 +116,13 @@ def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = 
     if model:
         provider, dialect, rest = _provider(config, model)
         changes |= {"provider": provider, "dialect": dialect, "model": rest}
+    if "budget" in given:
+        changes["limits"] = merged(state.settings.limits, limits_of(config.budget))
+    known = _models(config)
+    named = {one.name: one for one in (*state.settings.facts, *known["facts"])}
+    changes |= {"models": known["models"], "facts": tuple(named.values())}
     settings: Settings = msgspec.structs.replace(state.settings, **changes)
-    return settings
+    return with_fallbacks(config, settings, config.fallback_models) if "fallback_models" in given else settings
 
 
 def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:

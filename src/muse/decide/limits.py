@@ -12,6 +12,7 @@ from muse.event.content import Limit, Settings
 from muse.event.kinds import BudgetReached, ModelChanged, TimerSet
 from muse.fold.agents import stuck
 from muse.fold.limits import CLOCK, above, full, used
+from muse.fold.limits import tokens as tokens
 from muse.fold.models import fallback_of, may_retry
 from muse.fold.state import Agent, ModelCall, Session
 

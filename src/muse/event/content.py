@@ -110,8 +110,9 @@ class ModelRef(Content, frozen=True):
 
 
 class ModelFacts(Content, frozen=True):
-    """What is known of the model `name` (`provider/model`): tokens that it takes in one request (0: not known), and
-    prices in millionths of a US dollar for a million tokens (0: not known, or free)."""
+    """What is known of the model `name` (`provider/model`, or the start of some with `*` after it): tokens that it
+    takes in one request (0: not known), and prices in millionths of a US dollar for a million tokens (0: not known, or
+    free)."""
 
     name: str
     context_tokens: int = 0

@@ -64,8 +64,12 @@ def fallback_of(state: Session, agent: Agent) -> ModelRef | None:
 
 
 def facts_of(settings: Settings, ref: ModelRef) -> ModelFacts:
-    """What the session knows of a model; of one that it knows nothing of, that."""
-    return next((one for one in settings.facts if one.name == ref.name), ModelFacts(name=ref.name))
+    """What the session knows of a model: by its name, else by the longest start of it that a family is known by
+    (`anthropic/claude*`); of one that it knows nothing of, that."""
+    named = [one for one in settings.facts if one.name == ref.name]
+    families = [one for one in settings.facts if one.name.endswith("*") and ref.name.startswith(one.name[:-1])]
+    families.sort(key=lambda one: len(one.name))
+    return (named or families[-1:] or [ModelFacts(name=ref.name)])[0]
 
 
 def priced(settings: Settings, ref: ModelRef, usage: Usage) -> Usage:

@@ -99,8 +99,8 @@ def test_a_success_that_is_no_stream_is_its_error_or_garbage() -> None:
         ({"retry-after": "Fri, 99 Jan 2026"}, None),
         ({"retry-after": ""}, None),
         ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, 86_400_000),
-        ({"retry-after": "1e9"}, 86_400_000),
+        ({"retry-after": "inf"}, 2_764_800_000),
+        ({"retry-after": "1e9"}, 2_764_800_000),
     ],
 )
 def test_the_wait_that_a_provider_asks_for(headers: dict[str, str], expected: int | None) -> None:

@@ -6,6 +6,7 @@ know whether anything is tried again.
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -16,8 +17,22 @@ from muse.event.text import clean
 MESSAGE_CHARS_MAX: Final = 2000
 """Characters of a provider's message that are kept in ours; the whole stands in the raw bytes."""
 
-RETRY_AFTER_MS_MAX: Final = 24 * 3600 * 1000
-"""The longest wait that is taken from a provider."""
+RETRY_AFTER_MS_MAX: Final = 32 * 24 * 3600 * 1000
+"""The longest wait that is taken from a provider: that for a quota of a month."""
+
+_RESETS: Final = (
+    *((f"anthropic-ratelimit-{what}-reset", f"anthropic-ratelimit-{what}-remaining")
+      for what in ("requests", "tokens", "input-tokens", "output-tokens")),
+    ("anthropic-ratelimit-unified-reset", "anthropic-ratelimit-unified-status"),
+    *((f"x-ratelimit-reset-{what}", f"x-ratelimit-remaining-{what}") for what in ("requests", "tokens")),
+    ("x-ratelimit-reset", "x-ratelimit-remaining"),
+)  # fmt: skip
+"""When a limit has room again, and beside it what says that it is used up. Anthropic gives dates (RFC 3339, or seconds
+since 1970), OpenAI durations (`6m0s`), OpenRouter milliseconds since 1970."""
+MILLISECONDS_FROM: Final = 1e11
+"""A number above this is no count of seconds since 1970."""
+_USED_UP: Final = ("0", "rejected")
+_duration: Final = re.compile(r"(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9.]+)s)?(?:([0-9.]+)ms)?")
 
 _TOO_LARGE: Final = (
     "prompt is too long", "context_length_exceeded", "maximum context length", "request_too_large",
@@ -106,6 +121,29 @@ def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
     if until is None:
         return None
     return _bounded((until - (_date(headers.get("date", "")) or now)).total_seconds() * 1000)
+
+
+def reset_ms(headers: Mapping[str, str], now: datetime) -> int | None:
+    """How long until every limit that is used up has room again, as a refusal's headers tell it where it does not say
+    `retry-after` (platform.claude.com/docs/en/api/rate-limits; platform.openai.com/docs/guides/rate-limits)."""
+    given = [headers.get(reset, "") for reset, left in _RESETS if headers.get(left, "").strip() in _USED_UP]
+    waits = [wait for text in given if (wait := _until(text.strip(), now)) is not None]
+    return _bounded(max(waits)) if waits else None
+
+
+def _until(text: str, now: datetime) -> float | None:
+    """Milliseconds from now, of a date, of seconds or milliseconds since 1970, or of a duration."""
+    if (number := _number(text)) is not None:
+        since = number if number > MILLISECONDS_FROM else number * 1000
+        return since - now.timestamp() * 1000
+    if text and (found := _duration.fullmatch(text)):
+        parts = [_number(part or "0") or 0 for part in found.groups()]
+        return sum(part * unit for part, unit in zip(parts, (3_600_000, 60_000, 1000, 1), strict=True))
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000 - now.timestamp() * 1000
 
 
 def _number(text: str) -> float | None:

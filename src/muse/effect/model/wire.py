@@ -20,7 +20,7 @@ import msgspec
 
 from muse import __version__
 from muse.effect.model.dialects import WIRE
-from muse.effect.model.failure import by_status, excerpt, retry_after_ms
+from muse.effect.model.failure import by_status, excerpt, reset_ms, retry_after_ms
 from muse.effect.protocol import Decoder, FailureClass, Model, ModelAnswer, ModelFailure, Show
 from muse.errors import ConfigError
 
@@ -160,7 +160,7 @@ class WireModel:
             message = "it redirects, which is not followed: set base_url to the right address"
         headers = {name.lower(): value for name, value in response.headers.items()}
         return ModelFailure(
-            failure=failure, status=response.status_code, retry_after_ms=retry_after_ms(headers, datetime.now(UTC)),
+            failure=failure, status=response.status_code, retry_after_ms=_wait_ms(response.status_code, headers),
             message=f"{shown_url(self._endpoint.base_url)} answered {response.status_code}: {message}",
         )  # fmt: skip
 
@@ -216,6 +216,13 @@ def shown_url(url: str) -> str:
     except ValueError:
         return "(no address)"
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+def _wait_ms(status: int, headers: dict[str, str]) -> int | None:
+    """How long the provider asks to wait, also where it says so in the terms of its limits only."""
+    now = datetime.now(UTC)
+    asked = retry_after_ms(headers, now)
+    return reset_ms(headers, now) if asked is None and status == 429 else asked
 
 
 def scrubbed(result: ModelAnswer | ModelFailure, secret: str) -> ModelAnswer | ModelFailure:

@@ -23,7 +23,7 @@ from muse.config import Loaded
 from muse.errors import Busy, ConfigError, Damaged, MuseError, UsageError
 from muse.event.content import Settings
 from muse.event.envelope import Event
-from muse.event.kinds import AgentPaused, ApprovalDecided, CancelRequested, PolicyChanged, UserPrompted
+from muse.event.kinds import AgentPaused, ApprovalDecided, BudgetReached, CancelRequested, PolicyChanged, UserPrompted
 from muse.ui.cli import hosting
 from muse.ui.cli.asking import CLIENT, Asking
 from muse.ui.cli.finding import short_id
@@ -51,6 +51,7 @@ def first_settings(loaded: Loaded, flags: Flags) -> Settings:
     """What a new session begins with. Raises ConfigError, which also says what a project's file asked for in vain."""
     try:
         found = app.settings_of(loaded.config, flags.model, flags.mode)
+        found = app.limited(loaded.config, found, flags.budget, flags.fallback_model)
         app.model_of(loaded.config, found)  # a missing key is said before a session is made, or a prompt typed
     except ConfigError as error:
         if not flags.model and "model" in loaded.ignored:
@@ -95,6 +96,7 @@ class Drive:
         self._interrupted_at = 0.0
         self._finishing: anyio.CancelScope | None = None
         self._unanswered = ""
+        self._reached: BudgetReached | None = None
         self._listeners: list[Callable[[Event], None]] = []
         try:
             self.owned = app.Owned(
@@ -150,6 +152,8 @@ class Drive:
         recovery = self.job.recovery
         if recovery is not None and (line := recovery.take(event)):
             self.live.tell(line, "1")
+        if isinstance(event.body, BudgetReached):
+            self._reached = event.body
         if isinstance(event.body, ApprovalDecided) and event.body.by == "timeout":
             asked = self.owned.event(event.body.request)
             self._unanswered = one_line(getattr(asked.body, "remember", "")) if asked else ""
@@ -269,12 +273,19 @@ class Drive:
                 return f'answer it at a terminal: muse resume {name} "go on"'
             return f'allow it beforehand: muse resume {name} --allow {shlex.quote(self._unanswered)} "go on"'
         if outcome == "budget":
-            return f"with more room: muse resume {name} -c max_model_calls=2000"
+            return f"with more room: muse resume {name} {self._more_room()}"
         if outcome != "provider":
             return ""
         if provider_failure(reason) == "invalid":
             return f"check -m PROVIDER/MODEL, then: muse resume {name} -m PROVIDER/MODEL"
         return f"when that is mended: muse resume {name}"
+
+    def _more_room(self) -> str:
+        """The flag that gives the session as much again of what was used up."""
+        reached = self._reached
+        limits = self.job.settings.limits
+        more = app.raised(reached.limit, reached.scope, limits, reached.value) if reached is not None else ""
+        return f"--budget {more}" if more else f"-c max_model_calls={2 * self.job.settings.model_calls_max or 2000}"
 
 
 def _handled() -> list[signal.Signals]:

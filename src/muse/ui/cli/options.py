@@ -34,6 +34,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...]
     sandbox: str
     network: bool | None
+    budget: tuple[str, ...] = ()
+    fallback_model: str = ""
 
     @property
     def mode(self) -> str:
@@ -69,6 +71,11 @@ _OPTIONS: Final = (
     click.option("--network/--no-network", default=None, help="Whether commands reach the network (default: they do)."),
     click.option("--approval-timeout", type=click.IntRange(min=0), default=None, metavar="SECONDS",
                  help="How long a request waits for an answer (0: without limit)."),
+    click.option("--budget", multiple=True, metavar="KEY=AMOUNT",
+                 help="Stop at so much: tokens=2M,cost=5,time=8h,turns=20,calls=500 (agent.KEY: of each agent)."
+                      " With resume, +AMOUNT adds."),
+    click.option("--fallback-model", default="", metavar="MODEL,…",
+                 help="Go on with this model when the first one cannot be had."),
     click.option("-C", "--cd", "folder", default="", metavar="DIR", help="Work in this folder."),
     click.option("-c", "--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a setting.",
                  shell_complete=completing.settings_keys),

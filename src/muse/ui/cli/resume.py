@@ -112,6 +112,7 @@ def job_of(log: app.Log, state: app.Session, flags: Flags, live: Live, after: in
     terminal = person()
     loaded = flags.settings(workspace, terminal is not None)
     settings = app.settings_again(state, loaded, flags.model, flags.mode)
+    settings = app.limited(loaded.config, settings, flags.budget, flags.fallback_model, state)
     settings = app.with_rules(settings, flags.allow, flags.deny)
     app.model_of(loaded.config, settings)  # a missing key is said before anything is claimed
     recovery = Recovery(state, set() if state.clean else finished_calls(log))
