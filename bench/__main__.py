@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import appender, children, fleet, growth, replay, searching, snapshots, starting, whole_log
+from bench import agents_view, appender, children, fleet, growth, replay, searching, snapshots, starting, whole_log
 from bench.measure import FULL, Section, Sizes
 from bench.page import PAGE, page, section_text
 
@@ -19,6 +19,7 @@ SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
     "appender": appender.section,
     "fleet": fleet.section,
     "children": children.section,
+    "agents": agents_view.section,
     "growth": growth.section,
     "log": whole_log.section,
     "help": starting.section,

@@ -30,6 +30,8 @@ class Sizes(msgspec.Struct, frozen=True):
     stepped: tuple[int, ...]
     verified: tuple[tuple[int, int], ...]
     children: tuple[int, ...] = (25, 50, 100, 200)
+    keys: int = 20
+    watched: float = 6.0
     rounds: int = ROUNDS
 
 
@@ -59,6 +61,8 @@ TINY = Sizes(
     stepped=(60,),
     verified=((3, 1), (2, 4)),
     children=(2, 3),
+    keys=1,
+    watched=0.5,
     rounds=2,
 )
 """Just enough to see that everything still runs."""

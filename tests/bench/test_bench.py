@@ -8,7 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench import appender, children, fleet, growth, replay, searching, sessions, snapshots, starting, whole_log
+from bench import (
+    agents_view,
+    appender,
+    children,
+    fleet,
+    growth,
+    replay,
+    searching,
+    sessions,
+    snapshots,
+    starting,
+    whole_log,
+)
 from bench.bodies import BODY_BYTES, BODY_LEAVES, finished, leaves_of, text_of
 from bench.measure import TINY, Figure
 from bench.page import page, section_text
@@ -33,7 +45,9 @@ def test_the_standard_body_is_the_one_that_the_figures_speak_of() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [appender, children, fleet, growth, searching, snapshots], ids=lambda module: str(module.__name__)
+    "module",
+    [agents_view, appender, children, fleet, growth, searching, snapshots],
+    ids=lambda module: str(module.__name__),
 )
 def test_each_measurement_still_runs_and_makes_a_chapter(module: object, folder: Path) -> None:
     text = section_text(module.section(folder, TINY))  # type: ignore[attr-defined]

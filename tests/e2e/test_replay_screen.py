@@ -3,7 +3,6 @@
 `MUSE_WRITE_SCREENS=1` writes the golden screens anew; look at them before they are kept.
 """
 
-import os
 import re
 import signal
 import sys
@@ -14,10 +13,9 @@ import pytest
 
 from muse.ui.tui.keys import KEYS
 from tests.ui.tui.made import write_session
-from tests.ui.tui.terminals import Terminal, needs_tmux
+from tests.ui.tui.terminals import GOLDEN, Terminal, needs_tmux, same
 
 MUSE = str(Path(sys.executable).with_name("muse"))
-GOLDEN = Path(__file__).parents[1] / "golden" / "screens"
 pytestmark = needs_tmux
 
 Opens = Callable[..., Terminal]
@@ -45,25 +43,6 @@ def opens(folder: Path) -> Iterator[Opens]:
     yield opened
     for terminal in terminals:
         terminal.close()
-
-
-def same(name: str) -> Callable[[str], bool]:
-    """Whether a screen is the golden one of this name."""
-    file = GOLDEN / f"{name}.txt"
-
-    before: list[str] = []
-
-    def is_same(screen: str) -> bool:
-        if not os.environ.get("MUSE_WRITE_SCREENS"):
-            return screen == file.read_text()
-        before.append(screen)
-        settled = len(before) > 20 and len(set(before[-20:])) == 1
-        if settled:
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(screen)
-        return settled
-
-    return is_same
 
 
 # -- golden screens ----------------------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def _waiting(state: Session, run: ToolRun) -> str:
     if run.phase == "asked":
         return "approval"
     if run.phase == "running" and run.recovery == "derived":
-        return "question" if run.question and not run.answer else "children"
+        return "children" if not run.question else "" if run.answer else "question"
     if run.phase in ("new", "approved", "retry") and state.edits and _held_by_another(state, run):
         return "edit"
     return ""

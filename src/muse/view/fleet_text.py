@@ -23,9 +23,10 @@ SEVERITIES: Final[dict[Word, Severity]] = {
 INDENT: Final = 2
 
 
-def label(row: AgentRow) -> str:
-    """`main.1 cart (reviewer)`, indented as deep as it stands."""
-    return f"{' ' * (INDENT * row.depth)}{row.agent} {called_words(row.name, row.role)}".rstrip()
+def label(row: AgentRow, *, brief: bool = False) -> str:
+    """`main.1 cart (reviewer)`, indented as deep as it stands; in `brief` without the role where there is a name."""
+    called = called_words(row.name, "" if brief and row.name else row.role)
+    return f"{' ' * (INDENT * row.depth)}{row.agent} {called}".rstrip()
 
 
 def short_tokens(number: int) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "screens"
 PATIENCE_SECONDS = 60.0
 """Only how long a test waits before it gives up; nothing is measured."""
 
@@ -73,3 +74,22 @@ class Terminal:
         """End all of it."""
         self._tmux("kill-server")
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def same(name: str) -> Callable[[str], bool]:
+    """Whether a screen is the golden one of this name; with `MUSE_WRITE_SCREENS` it becomes that when it settled."""
+    file = GOLDEN / f"{name}.txt"
+
+    before: list[str] = []
+
+    def is_same(screen: str) -> bool:
+        if not os.environ.get("MUSE_WRITE_SCREENS"):
+            return screen == file.read_text()
+        before.append(screen)
+        settled = len(before) > 20 and len(set(before[-20:])) == 1
+        if settled:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(screen)
+        return settled
+
+    return is_same

@@ -87,7 +87,7 @@ class FleetList(Widget, can_focus=True):
         names, states = self._widths()
         hidden = f" +{place.folded}" if place.folded else ""
         sign = "›" if place.folded else " "
-        name = fit(label(row), names - columns(hidden)) + hidden
+        name = fit(label(row, brief=width < SAID_FROM_COLUMNS), names - columns(hidden)) + hidden
         severity = SEVERITIES[row.state]
         parts: list[tuple[str, Style]] = [
             (f"{sign}{_padded(name, names)} ", PLAIN),
@@ -101,9 +101,9 @@ class FleetList(Widget, can_focus=True):
     def _widths(self) -> tuple[int, int]:
         """Columns of the names and of the states, as wide as the lines in view need."""
         rows = [place.row for place in self.tree_of.places[self.top : self.top + self.room] if place.row is not None]
-        names = max((columns(label(row)) + 3 for row in rows), default=0)
+        narrow = self.size.width - 1 < SAID_FROM_COLUMNS
+        names = max((columns(label(row, brief=narrow)) + 3 for row in rows), default=0)
         states = max((columns(row.words) for row in rows), default=0)
-        narrow = self.size.width < SAID_FROM_COLUMNS
         name_most, state_most = (18, 19) if narrow else (LABEL_COLUMNS[1], STATE_COLUMNS[1])
         return min(max(names, LABEL_COLUMNS[0]), name_most), min(max(states, STATE_COLUMNS[0]), state_most)
 
