@@ -3,9 +3,11 @@
 This module must not know how calls begin and end.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from muse.event.calls import number_of
+from muse.event.content import BlobRef, Observed
 from muse.event.envelope import Event, Redacted
 from muse.event.kinds import (
     FilesChanged,
@@ -17,8 +19,10 @@ from muse.event.kinds import (
     TimerSet,
     ToolFinished,
 )  # fmt: skip
+from muse.fold.agents import home
 from muse.fold.state import Session, ToolRun, process_key
 from muse.runtime.check.report import Diverged
+from muse.runtime.check.trees import Trees
 
 CAUSES: Final = frozenset(
     {"model.responded", "approval.decided", "tool.started", "effect.doubted", "effect.reconciled", "cancel.requested"}
@@ -35,6 +39,7 @@ class Surroundings:
         self._left: set[str] = set()
         self._told: dict[str, set[tuple[str, str]]] = {}
         """By call, the paths that were told of, each with its new content ("" where none is held)."""
+        self._trees = Trees()
         self._is_hidden = False
         """Whether an event about a process was redacted: then what others name may be in it."""
 
@@ -49,9 +54,12 @@ class Surroundings:
                 self._process(state, event, event.body)
             case TimerFired():
                 self._fired(event, event.body)
+            case _:
+                self._trees.check(state, event)
 
     def noted(self, state: Session, event: Event) -> None:
         """Take in an event that was folded."""
+        self._trees.noted(state, event)
         if event.type == "model.responded":
             before = self._causes.get(event.agent, (set(), set()))[0]
             self._causes[event.agent] = {event.seq}, before
@@ -77,19 +85,23 @@ class Surroundings:
         self._is_hidden |= event.type.startswith("process.")
         if event.type == "files.changed":
             for run in (run for agent in state.agents.values() for run in agent.batch if run.phase != "done"):
-                self._told.setdefault(run.key, set()).add((run.observed.path, ""))
+                paths = {path for path, *_ in _planned(run.observed)}
+                self._told.setdefault(run.key, set()).update((path, "") for path in paths)
 
     def ended(self, run: ToolRun, body: ToolFinished) -> None:
-        """Raises `Diverged` when a file tool has done what it does, and no event tells of the file."""
-        seen = run.observed
-        changes = run.recovery == "reconcilable" and body.status == "ok" and seen.before_sha256 != seen.after_sha256
-        told = [after for path, after in self._told.get(run.key, ()) if path == seen.path]
-        if changes and not told:
-            what = f"{run.key} changed {seen.path}, and no files.changed of it says so"
-            raise Diverged("no_intent", what, f"a change of {seen.path}", "none")
-        if changes and seen.after is not None and not {"", seen.after.blob}.intersection(told):
-            what = f"{run.key} changed {seen.path}, and files.changed says that it has another content since"
-            raise Diverged("content", what, seen.after.blob, ", ".join(sorted(told)))
+        """Raises `Diverged` when a file tool has done what it does, and no event tells of a file."""
+        if run.recovery != "reconcilable" or body.status != "ok":
+            return
+        for path, before, after, content in _planned(run.observed):
+            if before == after:
+                continue
+            told = [blob for other, blob in self._told.get(run.key, ()) if other == path]
+            if not told:
+                what = f"{run.key} changed {path}, and no files.changed of it says so"
+                raise Diverged("no_intent", what, f"a change of {path}", "none")
+            if content is not None and not {"", content.blob}.intersection(told):
+                what = f"{run.key} changed {path}, and files.changed says that it has another content since"
+                raise Diverged("content", what, content.blob, ", ".join(sorted(told)))
 
     def _changed(self, state: Session, event: Event, body: FilesChanged) -> None:
         self._looked(state, event, body.calls, pending=False)
@@ -112,6 +124,8 @@ class Surroundings:
             run = state.run(call)
             if not (_is_open(run, pending) or call in self._left or self._is_hidden):
                 raise Diverged("no_intent", f"{event.type} names {call}, which was not open")
+            if home(state, call.partition("/")[0]) != home(state, event.agent):
+                raise Diverged("cause", f"{event.type} names {call}, which works in another folder", recorded=call)
         agent = state.agents.get(event.agent)
         if agent is None or not any(event.cause in seqs for seqs in self._causes.get(event.agent, ())):
             raise Diverged(
@@ -156,17 +170,24 @@ class Surroundings:
             raise Diverged("no_intent", f"the timer {body.key} fired, which was not set by its cause", found, body.key)
 
 
+def _planned(seen: Observed) -> Iterator[tuple[str, str, str, BlobRef | None]]:
+    """The files that a call was about to change: path, digests before and after, content after."""
+    if seen.path:
+        yield seen.path, seen.before_sha256, seen.after_sha256, seen.after
+    for change in seen.changes:
+        yield change.path, change.before_sha256, change.after_sha256, change.after
+
+
 def _require_own(run: ToolRun, body: FilesChanged) -> None:
     """What a file tool says of its own change is what was seen before it began."""
     seen = run.observed
+    expected = {seen.path: (seen.after, seen.before, seen.file_mode if seen.before_sha256 else 0, seen.file_mode)}
+    expected |= {one.path: (one.after, one.before, one.before_mode, one.after_mode) for one in seen.changes}
     for change in body.changes:
-        if not seen.after or change.path != seen.path or change.after != seen.after:
-            continue
-        before = seen.file_mode if seen.before_sha256 else 0
-        expected = (seen.before, before, seen.file_mode)
-        recorded = (change.before, change.before_mode, change.after_mode)
-        if expected != recorded:
-            raise Diverged("content", f"the change by {run.key} is not the one that it began with", expected, recorded)
+        after, *rest = expected.get(change.path, (None,))
+        recorded = [change.before, change.before_mode, change.after_mode]
+        if after is not None and change.after == after and rest != recorded:
+            raise Diverged("content", f"the change by {run.key} is not the one that it began with", rest, recorded)
 
 
 def _is_open(run: ToolRun | None, pending: bool) -> bool:
