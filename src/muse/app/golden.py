@@ -25,6 +25,7 @@ from muse.config import Permissions, project_file
 from muse.errors import ConfigError, UsageError
 from muse.event.content import PermissionRules, ToolSpec
 from muse.event.kinds import SessionOpened
+from muse.event.told import Lane
 from muse.view.visible import visible
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _converted(value: Any, kind: type[Any], workspace: Path) -> Any:
 def _tools() -> tuple[ToolSpec, ...]:
     """The tools that muse brings, without what a machine's sandbox adds to them."""
     from muse.effect.runner import Runner
-    from muse.effect.tool import Lane, builtin_tools
+    from muse.effect.tool import builtin_tools
     from muse.effect.tool.masking import NO_SECRETS
 
     async def nothing(call: str, offset: int, limit: int) -> bytes | None:

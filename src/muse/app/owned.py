@@ -22,7 +22,9 @@ from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
 from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event
+from muse.event.told import Lane
 from muse.log.protocol import Log
+from muse.runtime.children import children
 from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
 from muse.runtime.recalling import read_lane
@@ -32,7 +34,6 @@ from muse.runtime.signals import LiveSignals
 
 if TYPE_CHECKING:
     from muse.effect.sandbox import Sandbox
-    from muse.effect.tool import Lane
 
 T = TypeVar("T")
 
@@ -80,6 +81,7 @@ class Owned:
                 read_output=self._read_output,
                 read_lane=self._read_lane,
                 background=lambda: self.running.background,
+                children=children(lambda: self.running.state, self._reader),
                 environment=os.environ | {"MUSE_SESSION": log.session},
                 extra_names=(*config.shell_environment, "MUSE_SESSION"),
                 secrets=self._secrets,
@@ -126,10 +128,13 @@ class Owned:
         with suppress(MuseError, OSError):
             self._runner.discard(call, attempt)
 
+    def _reader(self) -> Log:
+        return open_log(path_of(self._log), check=False)
+
     async def _read_output(self, call: str, offset: int, limit: int) -> bytes | None:
         return await anyio.to_thread.run_sync(self._read, lambda log: read_output(log, call, offset, limit))
 
-    async def _read_lane(self, agent: str, first: int, last: int, query: str, bytes_max: int) -> "Lane":
+    async def _read_lane(self, agent: str, first: int, last: int, query: str, bytes_max: int) -> Lane:
         return await anyio.to_thread.run_sync(
             self._read, lambda log: read_lane(log, agent, first, last, query, bytes_max)
         )

@@ -7,7 +7,6 @@ module must not know how a text is shown.
 from collections.abc import Iterator
 from typing import Final
 
-from muse.effect.tool.recall import Lane, Told
 from muse.event import codec
 from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, decode
@@ -26,6 +25,7 @@ from muse.event.kinds import (
     ToolStarted,
     UserPrompted,
 )  # fmt: skip
+from muse.event.told import Lane, Told
 from muse.log.protocol import Log
 
 EVENTS_MAX: Final = 200

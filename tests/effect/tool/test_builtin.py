@@ -8,8 +8,9 @@ import pytest
 
 from muse.effect.protocol import LeftProcess, Stopped, Workspace
 from muse.effect.runner import Runner
-from muse.effect.tool import Lane, builtin_tools
+from muse.effect.tool import builtin_tools
 from muse.effect.tool.environment import is_secret_name, shell_environment
+from muse.event.told import Lane
 from tests.effect.tool.conftest import Harness
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,6 @@ function that reads it is passed in. Class `pure`.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Final
 
-import msgspec
-
 from muse.effect.protocol import Workspace
 from muse.effect.tool.arguments import Arguments, Parameter, Refusal, schema_of
 from muse.effect.tool.kept import ReadOutput, part_of_output
@@ -17,28 +15,12 @@ from muse.effect.tool.output import TEXT_BYTES_MAX, trim_end, trim_start
 from muse.effect.tool.pure import PureTool
 from muse.event.content import ToolSpec
 from muse.event.text import clean, cut
+from muse.event.told import Lane, Told
 
 SEQ_MAX: Final = 1 << 53
 QUERY_CHARACTERS_MAX: Final = 500
 LINE_BYTES_MAX: Final = 700
 """Of one event among several; an event that is read alone is read whole."""
-
-
-class Told(msgspec.Struct, frozen=True):
-    """An event of an agent's lane as `head` and `text`, both valid Unicode. `call` names the call that it ends, whose
-    whole result can be read."""
-
-    seq: int
-    head: str
-    text: str
-    call: str = ""
-
-
-class Lane(msgspec.Struct, frozen=True):
-    """Some events of an agent, in order, and `next`, the event to read on from (0: there is no more)."""
-
-    events: tuple[Told, ...]
-    next: int = 0
 
 
 ReadLane = Callable[[str, int, int, str, int], Awaitable[Lane]]
