@@ -121,6 +121,20 @@ def test_a_terminal_does_not_ring_where_that_is_not_wanted(world: World) -> None
     assert re.sub("[^\x07\x1b]", "", plain.end()[1]) == "\x07"
 
 
+def test_a_chat_rings_when_it_asks_and_not_for_an_answer_that_comes_at_once(world: World) -> None:
+    world.env["MUSE_MODEL"] = world.script(DONE, {"uses": [shell("touch made")]}, DONE)
+    chat = world.terminal("do it")
+    shown = chat.expect("✓ closed")
+    chat.expect("\x1b[?2004h")
+    chat.send("touch it\r")
+    assert "\x07" not in shown
+    assert "main asks: may this run? $ touch made\x07\x07" in chat.expect(KEYS)
+    chat.send("y")
+    assert "\x07" not in chat.expect("✓ closed")
+    chat.send("\x04")
+    assert chat.end()[0] == 0
+
+
 def test_what_waits_is_gone_through_on_one_terminal(world: World) -> None:
     asks = world.script({"uses": [["ask", {"question": "Which?", "options": ["red", "blue"]}]]}, DONE)
     first = world.start("exec", "-m", world.script({"uses": [shell("touch made")]}, DONE), "do it")

@@ -42,6 +42,8 @@ EXIT_CODES: Final = {
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 TWICE_SECONDS: Final = 2.0
+WATCHED_SECONDS: Final = 10.0
+"""For so long somebody who sent a prompt in a chat is taken to look at the answer: its end rings no bell."""
 
 short = short_id
 """What names a session to a person."""
@@ -94,6 +96,7 @@ class Drive:
         self._notices = app.Notices(job.loaded.config.notify, job.loaded.config.notify_on)
         self._begun = time.monotonic()
         self._interrupted_at = 0.0
+        self._prompted_at = 0.0
         self._finishing: anyio.CancelScope | None = None
         self._unanswered = ""
         self._reached: BudgetReached | None = None
@@ -149,6 +152,8 @@ class Drive:
         self._asking.noticed(event)
         if isinstance(event.body, AgentPaused):
             self._say_paused()
+        elif isinstance(event.body, UserPrompted):
+            self._prompted_at = time.monotonic()
         recovery = self.job.recovery
         if recovery is not None and (line := recovery.take(event)):
             self.live.tell(line, "1")
@@ -175,10 +180,15 @@ class Drive:
             notice = app.notice_of(event, self.session, short(self.session), state.workspace, self.live.answer)
         if notice is not None:
             self._notices.tell(notice)
-            if config.bell and notice.event in config.notify_on:
+            if config.bell and notice.event in config.notify_on and not self._is_watched(notice):
                 self.live.ring(notice.text)
         if trouble := self._notices.trouble():
             self.live.say(trouble, "33")
+
+    def _is_watched(self, notice: app.Notice) -> bool:
+        """Whether a chat's turn ends so soon after it began that its person will still be looking."""
+        ends = notice.event in ("finished", "failed")
+        return self.job.stay and ends and time.monotonic() - self._prompted_at < WATCHED_SECONDS
 
     async def _ask(self) -> None:
         try:
@@ -246,6 +256,8 @@ class Drive:
             self._farewell(state, outcome)
         if outcome != "done" and (as_json or self.live.quiet):
             self.live.say(outcome_words(outcome, state.reason))
+            if outcome == "budget":
+                self.live.say(self._advice(outcome, state.reason, short(self.session)))
         if trouble := self.live.out.trouble:
             self.live.say(f"muse: standard output could not be written: {trouble}; muse replay has it all", "31")
             return EXIT_CODES[outcome] or 1
