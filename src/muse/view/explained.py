@@ -341,7 +341,8 @@ def _requested(event: Event, body: kinds.ModelRequested, look: Look, known: Know
         found.cause = next((Link("begun by", one.seq) for one in spawned if one.agent == event.agent), None)
     elif event.cause:
         found.cause = Link("after", event.cause)
-    found.rests += [link for link in (*said, *results) if link != found.cause]
+    told = found.cause.seq if found.cause is not None else 0
+    found.rests += [link for link in (*said, *results) if link.seq != told]
     return found
 
 
