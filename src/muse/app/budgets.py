@@ -80,8 +80,8 @@ def raised(limit: str, scope: str, limits: Iterable[Limit], value: int) -> str:
     found = next((one.value for one in limits if (one.scope, one.what) == (scope, limit)), 0)
     if not key or not found:
         return ""
-    times = value // found + 1
-    more = written(key, times * found)
+    over = max(value - found, 0)
+    more = written(key, (-(-over // found) + 1) * found)
     return f"{key if scope == 'session' else f'{scope}.{key}'}=+{more}"
 
 

@@ -441,6 +441,7 @@ def _timer_set(body: kinds.TimerSet, event: Event, tool: str, title: str) -> Sai
         "approval": f"waits {length} for an answer",
         "question": f"waits {length} for an answer",
         "wait": f"waits {length} for agents",
+        "budget": f"{length} are counted towards a budget of time",
     }
     return Said("…", "wait", words.get(what, f"{brief(body.key)} {length}") + _for(words, what, key), "quiet")
 
