@@ -41,7 +41,7 @@ def test_a_damaged_log_ends_with_a_row_that_says_so(session: Path, tmp_path: Pat
         await reader.press("k")
         assert (reader.seq, reader.pane("detail")[1].startswith(" … model")) == (19, True)
         await reader.press("w")
-        await reader.until(lambda: any("ends here" in line for line in reader.pane("detail")))
+        await reader.until(lambda: "ends here: the words of ada" in reader.screen.detail.text)
         await reader.press("q")
 
     assert reads(path, story) == 6
