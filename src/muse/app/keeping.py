@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from muse.app import snapshot_folders
+from muse.app import snapshot_folders, tree_folders
 from muse.app.commands import known_secrets
 from muse.app.indexing import forget_index
 from muse.app.places import events, open_log, run_folder, session_files, tombstones
@@ -34,7 +34,7 @@ from muse.runtime.seal import now
 if TYPE_CHECKING:
     from muse.effect.runner.protocol import Attempt
 
-Kind = Literal["log", "run folder", "archive", "snapshots"]
+Kind = Literal["log", "run folder", "archive", "snapshots", "working trees"]
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -142,6 +142,8 @@ def holding(entry: Entry, snapshots: Mapping[Path, set[str]] | None = None) -> H
     run = run_part(path.stem)
     alone = [folder for folder, sessions in (snapshots or {}).items() if sessions == {entry.session}]
     more = [Part("snapshots", str(folder), *usage(folder)) for folder in alone]
+    if (trees := tree_folders.worktree_folder(path.stem)).is_dir():
+        more.append(Part("working trees", str(trees), *usage(trees)))
     return Holding(entry, (log_parts(path), *([run] if run else ()), *more))
 
 
@@ -281,6 +283,8 @@ def remove(found: Holding, children: Mapping[str, Iterable[str]], why: str = "")
         for part in found.parts:
             if part.what == "snapshots":
                 snapshot_folders.take_folder_away(Path(part.path))
+            elif part.what == "working trees":
+                tree_folders.remove_trees(session)
     finally:
         held.release()
     return stone

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from muse.app import snapshot_folders
+from muse.app import snapshot_folders, tree_folders
 from muse.app.archiving import archived, forget, holding_of, is_in_active
 from muse.app.indexing import stray_indexes
 from muse.app.keeping import is_locked, left_running, recorded_calls, run_part, stop_runner, unrecorded_ends, usage
@@ -41,6 +41,7 @@ Kind = Literal[
     "archive",
     "snapshots",
     "index",
+    "working trees",
 ]
 
 
@@ -82,6 +83,7 @@ def look_around(clock: Callable[[], float] = time.time) -> Found:
     _unpacked(found)
     _archives(found, old)
     _snapshots(found, entries)
+    _working_trees(found, entries, old)
     _indexes(found)
     return found
 
@@ -387,6 +389,37 @@ def _snapshots(found: Found, entries: dict[str, Entry]) -> None:
         found.leftovers.append(Leftover("draft", str(folder), "it was being taken away", files, size))
 
 
+def _working_trees(found: Found, entries: dict[str, Entry], old: float) -> None:
+    """Trees of sessions that are no more go; those of others stay, because they may hold what no log does."""
+    away = {record.session for record in archived()}
+    for session in tree_folders.sessions_with_trees():
+        folder = tree_folders.worktree_folder(session)
+        entry = entries.get(session)
+        if entry is not None and lock.is_held(Path(entry.file).with_suffix(".lock")):
+            found.stays.append(Stays(str(folder), "its session is running"))
+        elif entry is not None or session in away:
+            agents = ", ".join(path.name for path in tree_folders.agents_with_trees(session)) or "none"
+            why = f"working trees of its agents ({agents}) were kept; they go with it: muse rm {session}"
+            found.stays.append(Stays(str(folder), why))
+        elif commits := tree_folders.commits_in_trees(session):
+            why = (
+                f"its session is gone, and it has commits of its own ({commits[0]}): git worktree remove takes it away"
+            )
+            found.stays.append(Stays(str(folder), why))
+        elif not _is_older(folder, old) and not _was_removed(session):
+            found.stays.append(Stays(str(folder), "it was just made, for a log that stands elsewhere"))
+        else:
+            files, size = usage(folder)
+            why = "working trees of a session that is not in the list"
+            found.leftovers.append(Leftover("working trees", str(folder), why, files, size, session))
+
+
+def _take_working_trees(leftover: Leftover) -> str:
+    if _log_of(leftover.session) is not None:
+        return "its session is in the list"
+    return tree_folders.remove_trees(leftover.session)
+
+
 def _indexes(found: Found) -> None:
     for path in stray_indexes():
         with suppress(OSError):
@@ -428,4 +461,5 @@ _TAKES: Final[dict[str, Callable[[Leftover], str]]] = {
     "tombstone": _settle_tombstone, "run folder": _take_run_folder, "spool": _take_spool,
     "empty log": _take_empty_log, "blobs": _sweep_blobs, "beside a log": _take_beside, "draft": _take_draft,
     "index": _take_draft, "unpacked": _take_folder, "archive": _take_archive, "snapshots": _take_snapshots,
+    "working trees": _take_working_trees,
 }  # fmt: skip

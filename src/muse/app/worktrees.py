@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from muse.app.sandbox import sandbox_of_tree
+from muse.app.tree_folders import entry_name, worktree_folder
 from muse.app.watching import Watching
 from muse.config import Config, muse_home
 from muse.effect.protocol import Tool, Workspace
@@ -35,16 +36,6 @@ AT_ONCE_MAX: Final = 2
 
 LEFT_OUT_NAMED_MAX: Final = 20
 LEFT_NAMED_MAX: Final = 50
-
-
-def worktree_folder(session: str) -> Path:
-    """Where the working trees of a session are."""
-    return muse_home() / "worktrees" / session
-
-
-def entry_name(session: str, agent: str) -> str:
-    """What a tree is called in the repository that it is linked to."""
-    return f"muse-{session}-{agent}"
 
 
 class _Own:

@@ -6,4 +6,5 @@ from muse.effect.worktree.linked import linked as linked
 from muse.effect.worktree.making import Made as Made
 from muse.effect.worktree.making import discard as discard
 from muse.effect.worktree.making import make as make
+from muse.effect.worktree.making import moved_on as moved_on
 from muse.effect.worktree.making import own_commits as own_commits

@@ -60,15 +60,29 @@ def make(home: Path, folder: Path, entry: str, source: Path, environment: Mappin
 
 def discard(folder: Path, entry: str) -> None:
     """Take a tree away, whole or half made, and its entry `entry` in the repository. Raises OSError."""
-    try:
-        common = Path(os.fsdecode((folder / NOTE).read_bytes()[:NOTE_BYTES_MAX]).removesuffix("\n"))
-    except FileNotFoundError:
-        common = None
+    common, _ = _noted(folder)
     if common is not None and (common / "worktrees").is_dir():
         drop_entry(common, entry)
     for below in folder.glob("*/"):
         _remove(below)
     _remove(folder)
+
+
+def moved_on(folder: Path) -> bool:
+    """Whether the tree in `folder` has commits of its own."""
+    _, base = _noted(folder)
+    with suppress(OSError):
+        return any(own_commits(tree, base) for tree in folder.glob("*/") if (tree / ".git").is_file())
+    return True
+
+
+def _noted(folder: Path) -> tuple[Path | None, str]:
+    """The git folder that the tree in `folder` is linked to, and its first commit."""
+    try:
+        common, _, commit = (folder / NOTE).read_bytes()[:NOTE_BYTES_MAX].rpartition(b"\n")
+    except FileNotFoundError:
+        return None, ""
+    return Path(os.fsdecode(common)), commit.decode("ascii", "replace")
 
 
 def own_commits(tree: Path, base: str) -> str:
@@ -97,9 +111,9 @@ def _made(home: Path, folder: Path, entry: str, source: Path, environment: Mappi
     repository = Repository(source, environment)
     if repository.is_ignored(source):
         return _copied(folder, target, source, home)
-    (folder / NOTE).write_bytes(os.fsencode(repository.common) + b"\n")
-    hit("worktree_begun")
     commit = repository.head()
+    (folder / NOTE).write_bytes(os.fsencode(repository.common) + b"\n" + commit.encode())
+    hit("worktree_begun")
     paths, sparse = repository.listed()
     if home.is_relative_to(top):
         inside = os.fsencode(home.relative_to(top))
