@@ -455,7 +455,7 @@ def _timer_fired(body: kinds.TimerFired, event: Event, tool: str, title: str) ->
 
 
 def _for(words: dict[str, str], what: str, key: str) -> str:
-    return f"  {brief(key)}" if what in words and key else ""
+    return f"  {brief(key)}" if what in words and key and what != "budget" else ""
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
