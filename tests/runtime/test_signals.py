@@ -54,6 +54,10 @@ class Owner:
     def begins(self, call: str, attempt: int = 1) -> None:
         self.do(lambda: self.live.event(event(asked(call, attempt))))
 
+    def runs(self, call: str) -> None:
+        body = ToolStarted(call=call, attempt=1, tool="t", args="", recovery="pure")
+        self.do(lambda: self.live.event(event(body)))
+
     def says(self, call: str, *texts: str) -> None:
         def say() -> None:
             for text in texts:
@@ -158,7 +162,7 @@ def test_only_calls_that_are_under_way_are_told_and_another_attempt_begins_anew(
     )  # fmt: skip
     owner.do(lambda: owner.live.event(event(summary)))
     owner.says("main/2", "not meant for people")
-    owner.do(lambda: owner.live.event(event(ToolStarted(call="main/3", attempt=1, tool="t", args="", recovery="pure"))))
+    owner.runs("main/3")
     owner.says("main/3", "output")
     owner.do(lambda: owner.live.event(event(ToolFinished(call="main/3", attempt=1, status="ok"))))
     found = heard(feed, len("halfwholeoutput"))
