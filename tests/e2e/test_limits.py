@@ -1,0 +1,118 @@
+"""Budgets, long waits and fallback models as a user meets them: the installed command against real model servers."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from muse.effect.model.scripted import Step
+from muse.testing.wire import AnthropicServer, OpenAIServer, Trouble
+from tests.e2e.rig import Rig
+
+TASK = [
+    Step(text="I look.", reasoning="hm", uses=(("shell", {"command": "echo looked >> steps.txt"}),)),
+    Step(text="It is done."),
+]
+READ = ("input", "cache_read", "cache_write")
+LONG = (("retry-after", "2"),)
+
+
+def busy(status: int, headers: tuple[tuple[str, str], ...] = ()) -> Trouble:
+    error = "rate_limit_error" if status == 429 else "overloaded_error"
+    return Trouble("status", status=status, headers=headers, error=error)
+
+
+def test_a_budget_stops_a_session_with_code_5_and_the_command_that_it_names_goes_on(rig: Rig) -> None:
+    with AnthropicServer(TASK) as server:
+        rig.provider(
+            "anthropic", server.base_url, '[budget]\ncalls = 1\n[models."shop/some-model"]\ninput = 3\noutput = 15'
+        )
+        done = rig.muse("exec", "--yolo", "look", "--budget", "cost=5")
+        assert (done.returncode, done.stdout) == (5, "")
+        (advice,) = [line.strip() for line in done.stderr.splitlines() if "with more room" in line]
+        command = advice.partition("muse ")[2].split()
+        assert command[2:] == ["--budget", "calls=+1"]
+        again = rig.muse("resume")
+        assert again.returncode == 5, "the log's budget holds"
+        on = rig.muse(*command)
+    assert (on.returncode, on.stdout) == (0, "It is done.\n"), on.stderr
+    assert rig.read("steps.txt") == "looked\n"
+    for event in rig.of_type("model.responded"):
+        used = event["body"]["usage"]
+        paid = 3 * sum(used.get(key, 0) for key in READ) + 15 * used["output"]
+        assert used["cost_microusd"] == paid > 0
+    assert len(rig.of_type("budget.reached")) == 2
+    rig.verify()
+
+
+def test_a_budget_of_money_without_a_price_is_refused_before_anything_begins(rig: Rig) -> None:
+    with AnthropicServer(TASK) as server:
+        rig.provider("anthropic", server.base_url)
+        done = rig.muse("exec", "--yolo", "look", "--budget", "cost=5")
+    assert done.returncode == 2
+    assert '[models."shop/some-model"]' in done.stderr
+    assert rig.logs() == []
+
+
+def test_a_budget_of_time_ends_a_session_that_takes_longer(rig: Rig) -> None:
+    steps = [{"text": "a", "uses": [["shell", {"command": "sleep 1.2"}]]}, {"text": "never said"}]
+    done = rig.muse("exec", "--yolo", "-m", rig.script(steps), "wait", "--budget", "time=1s")
+    assert (done.returncode, done.stdout) == (5, "")
+    (reached,) = rig.of_type("budget.reached")
+    assert (reached["body"]["limit"], reached["body"]["value"]) == ("seconds", 1)
+    rig.verify()
+
+
+@pytest.mark.parametrize("headers", [LONG, (("anthropic-ratelimit-requests-remaining", "0"), ("reset", ""))])
+def test_a_long_wait_parks_until_the_providers_date_over_a_kill(rig: Rig, headers: tuple[tuple[str, str], ...]) -> None:
+    if headers is not LONG:
+        date = (datetime.now(UTC) + timedelta(seconds=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        headers = (headers[0], ("anthropic-ratelimit-requests-reset", date))
+    with AnthropicServer(TASK, {1: [busy(429, headers)]}) as server:
+        rig.provider("anthropic", server.base_url, "park_after = 1\nmax_model_attempts = 1")
+        host = rig.start("exec", "--yolo", "look")
+        rig.wait_for(lambda: rig.logs() and rig.of_type("timer.set"))
+        (parked,) = rig.of_type("model.failed")
+        until = parked["body"]["retry_until"]
+        host.kill()
+        host.wait()
+        asked = len(server.requests)
+        done = rig.muse("resume")
+    assert (done.returncode, done.stdout) == (0, "It is done.\n"), done.stderr
+    assert len(server.requests) == asked + 1
+    (timer,) = rig.of_type("timer.set")
+    assert timer["body"]["until"] == until
+    sent = [event for event in rig.of_type("model.requested") if event["body"]["call"] == parked["body"]["call"]]
+    assert sent[-1]["time"] >= until, "it does not ask before the date"
+    assert rig.read("steps.txt") == "looked\n"
+    rig.verify()
+
+
+def test_a_fallback_of_another_dialect_goes_on_with_the_same_call(rig: Rig) -> None:
+    with AnthropicServer(TASK, {1: [busy(529)] * 9}) as first, OpenAIServer(TASK) as second:
+        rig.provider("anthropic", first.base_url, "max_model_attempts = 2")
+        with (rig.home / ".config" / "muse" / "config.toml").open("a") as file:
+            file.write(
+                f'[providers.spare]\ndialect = "openai"\nbase_url = "{second.base_url}"\napi_key_env = "SHOP_KEY"\n'
+            )
+        done = rig.muse("exec", "--yolo", "look", "--fallback-model", "spare/other-model")
+    assert (done.returncode, done.stdout) == (0, "It is done.\n"), done.stderr
+    assert second.violations == []
+    asked = [(e["body"]["call"], e["body"]["attempt"], e["body"]["provider"]) for e in rig.of_type("model.requested")]
+    assert asked == [("main/1", 1, "shop"), ("main/3", 1, "shop"), ("main/3", 2, "shop"), ("main/3", 3, "spare")]
+    (changed,) = rig.of_type("model.changed")
+    assert (changed["body"]["reason"], changed["body"]["model"]) == ("fallback", "other-model")
+    assert b"I look." in second.requests[-1].body
+    assert b"signature" not in second.requests[-1].body
+    rig.verify()
+
+
+def test_an_attempt_that_was_cut_counts_with_what_the_provider_had_told(rig: Rig) -> None:
+    with AnthropicServer(TASK, {0: [Trouble("cut", at=0.9)]}) as server:
+        rig.provider("anthropic", server.base_url)
+        done = rig.muse("exec", "--yolo", "look")
+    assert done.returncode == 0, done.stderr
+    (failed,) = rig.of_type("model.failed")
+    (first, *_) = rig.of_type("model.responded")
+    read = [sum(e["body"]["usage"].get(key, 0) for key in READ) for e in (failed, first)]
+    assert read[0] == read[1] > 0
+    rig.verify()
