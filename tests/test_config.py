@@ -318,3 +318,37 @@ def test_a_value_of_a_wrong_kind_is_said_in_words(tmp_path: Path, pair: str, say
     with pytest.raises(ConfigError) as found:
         Desk(tmp_path).load(pair)
     assert says in str(found.value)
+
+
+def test_a_project_that_is_not_trusted_may_lower_budgets_and_never_raise_them(desk: Desk) -> None:
+    user = '[budget]\ntokens = "1M"\n[budget.agent]\ncost = 2\n'
+    project = '[budget]\ntokens = 900_000\ntime = "1h"\n[budget.agent]\ncost = "2.50"\n[budget.tree]\ncalls = 0\n'
+    desk.write(user=user, project=project)
+    found = desk.load().budget
+    assert (found.tokens, found.time, found.agent.cost, found.tree.calls) == (900_000, "1h", 2, 0)
+    assert set(desk.ignored()) == {"budget.agent.cost", "budget.tree.calls"}
+
+
+def test_a_project_that_is_not_trusted_says_nothing_of_prices_and_fallbacks_and_its_providers_are_not_for_agents(
+    desk: Desk,
+) -> None:
+    desk.write(project=f'fallback_models = ["here/x"]\npark_after = 9\n{LOCAL}[models."anthropic/x"]\ninput = 0\n')
+    assert set(desk.ignored()) == {"fallback_models", "park_after", "models"}
+    assert desk.load().providers["here"].chosen_only
+
+
+@pytest.mark.parametrize(
+    ("pair", "says"),
+    [
+        ("budget.tokens=many", "budget.tokens: 'many' is no amount for tokens"),
+        ("budget.agent.time=8 hours", "budget.agent.time: '8 hours' is no amount for time"),
+        ("budget.tokenz=1", "unknown key budget.tokenz"),
+        ("budget.team.tokens=1", "unknown key budget.team"),
+        ("budget.agent.tree=1", "unknown key budget.agent.tree"),
+        ("budget=no", "budget wants a table, not a text"),
+        ("models.x.price=1", 'unknown key models."x".price'),
+        ("models.x.input=free", "models.\"x\".input: 'free' is no price"),
+    ],
+)
+def test_what_is_wrong_with_a_budget_or_a_price_is_named(desk: Desk, pair: str, says: str) -> None:
+    assert says in str(refused(desk, pair))

@@ -2,8 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from muse.effect.model.failure import by_error, by_status, no_stream, retry_after_ms
+from muse.effect.model.failure import by_error, by_status, no_stream, reset_ms, retry_after_ms
 
+LIMIT = "anthropic-ratelimit"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -105,3 +106,31 @@ def test_a_success_that_is_no_stream_is_its_error_or_garbage() -> None:
 )
 def test_the_wait_that_a_provider_asks_for(headers: dict[str, str], expected: int | None) -> None:
     assert retry_after_ms(headers, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({f"{LIMIT}-tokens-remaining": "0", f"{LIMIT}-tokens-reset": "2026-01-02T03:05:05Z"}, 60_000),
+        ({f"{LIMIT}-unified-status": "rejected", f"{LIMIT}-unified-reset": "1767326645"}, 3_600_000),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, 360_000),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h1.5s"}, 3_601_500),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20ms"}, 20),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1767323105000"}, 60_000),
+        ({"x-ratelimit-remaining-tokens": "7", "x-ratelimit-reset-tokens": "6m0s"}, None),
+        ({f"{LIMIT}-tokens-remaining": "0", f"{LIMIT}-tokens-reset": "soon"}, None),
+        ({f"{LIMIT}-tokens-remaining": "0", f"{LIMIT}-tokens-reset": "2020-01-01T00:00:00Z"}, 0),
+        ({f"{LIMIT}-tokens-remaining": "0", f"{LIMIT}-tokens-reset": "9e99"}, 2_764_800_000),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_when_a_limit_that_is_used_up_has_room_again(headers: dict[str, str], wait: int | None) -> None:
+    assert reset_ms(headers, NOW) == wait
+
+
+def test_of_several_limits_that_are_used_up_the_last_to_have_room_counts() -> None:
+    headers = {
+        "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "2s",
+        "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m",
+    }  # fmt: skip
+    assert reset_ms(headers, NOW) == 60_000

@@ -1,0 +1,170 @@
+"""What people write of budgets and prices, and what a session records of it."""
+
+import msgspec
+import pytest
+
+from muse import app
+from muse.app.budgets import facts, merged, raised, require_prices, with_budget
+from muse.app.models import Clients, client_of, usable_providers
+from muse.app.settings import settings_again, settings_of
+from muse.budget import amount, part, price, written
+from muse.config import Budget, Config, KnownModel, Limits, Loaded, Provider
+from muse.effect.model.scripted import ScriptedModel
+from muse.errors import ConfigError, MissingKey, UsageError
+from muse.event.content import Limit, ModelRef, Settings, Usage
+
+SETTINGS = Settings(provider="ollama", dialect="openai", model="m")
+
+
+def ref(provider: str, dialect: str, model: str) -> ModelRef:
+    return ModelRef(provider=provider, dialect=dialect, model=model)
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "found"),
+    [
+        ("tokens", "2M", 2_000_000), ("tokens", 2_000_000, 2_000_000), ("tokens", "1.5k", 1500), ("turns", "20", 20),
+        ("tokens", "2_000", 2000), ("cost", "4.50", 4_500_000), ("cost", 4.5, 4_500_000), ("cost", "$0.000001", 1),
+        ("cost", 0.1, 100_000), ("time", "8h", 28_800), ("time", "1h30m", 5400), ("time", "2d", 172_800),
+        ("time", 90, 90), ("calls", 0, 0),
+    ],
+)  # fmt: skip
+def test_amounts_are_read_exactly(key: str, given: object, found: int) -> None:
+    assert amount(key, given) == found
+    assert amount(key, written(key, found)) == found
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("tokens", "many"), ("tokens", "-1"), ("tokens", "0.5"), ("tokens", ""), ("tokens", "inf"), ("tokens", "1e99"),
+        ("tokens", True), ("cost", "0.0000001"), ("cost", "nan"), ("cost", "-1"), ("cost", "five"), ("time", ""),
+        ("time", "8 hours"), ("time", "h"), ("turns", "1x"),
+    ],
+)  # fmt: skip
+def test_what_is_no_amount_is_refused_with_an_example(key: str, given: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        amount(key, given)
+    assert "for example" in caught.value.hint
+
+
+@pytest.mark.parametrize("given", ["", "x", "-3", "nan", "0.0000001", True])
+def test_what_is_no_price_is_refused(given: object) -> None:
+    with pytest.raises(ConfigError):
+        price(given)
+
+
+@pytest.mark.parametrize("text", ["tokens", "tokenz=5", "team.tokens=5", "=5", ".tokens=5"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        part(text)
+
+
+def test_flags_set_budgets_of_every_scope_and_take_them_away() -> None:
+    found = with_budget(SETTINGS, ["tokens=2M,cost=5", "agent.calls=10", "tree.time=8h", "cost=0"])
+    assert found.limits == (
+        Limit(scope="session", what="tokens", value=2_000_000), Limit(scope="agent", what="calls", value=10),
+        Limit(scope="tree", what="seconds", value=28_800),
+    )  # fmt: skip
+
+
+def test_more_is_added_to_the_budget_that_there_is_or_to_what_was_used() -> None:
+    state = app.Session(session="s", usage=Usage(input=70, output=30))
+    old = with_budget(SETTINGS, ["tokens=1k"])
+    assert with_budget(old, ["tokens=+1M"], state).limits[0].value == 1_001_000
+    assert with_budget(SETTINGS, ["tokens=+1M"], state).limits[0].value == 1_000_100
+    with pytest.raises(UsageError):
+        with_budget(SETTINGS, ["agent.tokens=+1M"], state)
+
+
+@pytest.mark.parametrize(
+    ("scope", "value", "more"), [("session", 100, "tokens=+100"), ("tree", 101, "tree.tokens=+200")]
+)
+def test_the_command_that_is_named_gives_at_least_as_much_room_again(scope: str, value: int, more: str) -> None:
+    limits = with_budget(SETTINGS, ["tokens=100,tree.tokens=100"]).limits
+    assert raised("tokens", scope, limits, value) == more
+    after = with_budget(msgspec.structs.replace(SETTINGS, limits=limits), [more]).limits
+    assert next(one.value for one in after if one.scope == scope) - value >= 99
+
+
+def test_nothing_is_named_for_a_limit_that_is_no_budget() -> None:
+    assert raised("model_calls", "agent", (), 1000) == ""
+
+
+def test_a_settings_file_and_what_a_resumed_session_has() -> None:
+    config = Config(model="ollama/m", budget=Budget(tokens="2M", agent=Limits(calls=5)))
+    first = settings_of(config)
+    assert [(one.scope, one.what, one.value) for one in first.limits] == [
+        ("session", "tokens", 2_000_000), ("agent", "calls", 5),
+    ]  # fmt: skip
+    state = app.Session(session="s", settings=first)
+    other = Config(model="ollama/m", budget=Budget(tokens="9M"))
+    assert settings_again(state, Loaded(other)).limits == first.limits, "the log's budgets hold"
+    again = settings_again(state, Loaded(other, given=("budget",)))
+    assert merged(first.limits, ()) == first.limits
+    assert [one.value for one in again.limits] == [9_000_000, 5]
+
+
+def test_prices_are_whole_numbers_and_a_cache_costs_as_much_as_input_where_nothing_is_said() -> None:
+    models = {"a/m": KnownModel(context=1000, input="0.25", output=1.5), "b/m": KnownModel(input=3, cache_read="0.30")}
+    first, second = facts(Config(models=models), ())
+    assert (first.input_microusd, first.output_microusd, first.context_tokens) == (250_000, 1_500_000, 1000)
+    assert first.cache_read_microusd == first.cache_write_microusd == 250_000
+    assert (second.cache_read_microusd, second.cache_write_microusd) == (300_000, 3_000_000)
+
+
+def test_a_budget_of_money_needs_the_price_of_the_model_and_of_its_fallbacks() -> None:
+    config = Config(model="openai/m", fallback_models=("anthropic/c",), budget=Budget(cost=5))
+    settings = settings_of(config)
+    with pytest.raises(ConfigError) as caught:
+        require_prices(config, settings)
+    assert "openai/m" in str(caught.value)
+    config = msgspec.structs.replace(config, models={"openai/m": KnownModel(input=1)})
+    with pytest.raises(ConfigError) as caught:
+        require_prices(config, settings_of(config))
+    assert "anthropic/c" in str(caught.value)
+    free = Config(model="ollama/m", fallback_models=("openrouter/x/y",), budget=Budget(cost=5))
+    require_prices(free, settings_of(free))
+
+
+def test_agents_may_be_given_models_of_providers_whose_key_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERE_KEY", "k" * 20)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    url = "http://127.0.0.1:1/v1"
+    providers = {
+        "here": Provider(dialect="openai", base_url=url, api_key_env="HERE_KEY"),
+        "gone": Provider(dialect="openai", base_url=url, api_key_env="GONE_KEY"),
+        "theirs": Provider(dialect="openai", base_url=url, chosen_only=True),
+    }
+    config = Config(model="theirs/m", providers=providers)
+    names = set(usable_providers(config))
+    assert {"here", "ollama"} <= names
+    assert not names & {"gone", "theirs", "anthropic"}
+    assert ref("here", "openai", "") in settings_of(config).models
+
+
+def test_fallbacks_are_models_of_the_same_provider_where_none_is_named() -> None:
+    config = Config(model="ollama/m", fallback_models=("n", "vllm/big"))
+    assert settings_of(config).fallbacks == (ref("ollama", "openai", "n"), ref("vllm", "openai", "big"))
+    found = app.limited(config, settings_of(config), (), "lmstudio/x, y")
+    assert found.fallbacks == (ref("lmstudio", "openai", "x"), ref("ollama", "openai", "y"))
+    with pytest.raises(ConfigError):
+        app.limited(config, settings_of(config), (), "nobody/x")
+
+
+def test_a_fallback_without_a_key_is_said_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    config = Config(model="ollama/m", fallback_models=("openai/n",))
+    with pytest.raises(MissingKey):
+        app.model_of(config, settings_of(config))
+
+
+def test_a_provider_has_one_client_for_all_its_models_made_when_it_is_first_asked() -> None:
+    own, script = ref("scripted", "scripted", "/s.json"), ScriptedModel([])
+    clients = Clients(Config(), own, script)
+    assert clients(own) is script
+    local = clients(ref("ollama", "openai", "a"))
+    assert clients(ref("ollama", "openai", "b")) is local
+    assert client_of(Config(), ref("ollama", "openai", "a")) is not local
+    with pytest.raises(ConfigError):
+        clients(ref("nobody", "openai", "a"))
