@@ -6,13 +6,16 @@ what `muse agents` must say of it when the host is dead, and again when the next
 """
 
 import json
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
+from muse.decide.compaction import INSTRUCTION
 from muse.effect.model.scripted import Lane, Script, Step
 from muse.testing.wire import Trouble
 from tests.crash.matrix.life import state_of
@@ -259,3 +262,80 @@ def test_what_was_under_way_is_in_doubt_at_each_restart_and_what_only_waits_neve
         assert doubted[agents[child]] == RESTARTS, STATES[child]
     for child in (4, 5, 6, 7, 10, 11):
         assert doubted[agents[child]] == 0, STATES[child]
+
+
+# -- states of which there is one a session ----------------------------------------------------------------------------
+
+
+def one_child(rig: Rig) -> Session:
+    (rig.home / work.COUNT).mkdir()
+    return Session(rig, "One child.", "--yolo")
+
+
+def told_of(rig: Rig, agent: str) -> tuple[str, str]:
+    """What `muse agents` says that it does: its state and its step."""
+    answer = ask(rig.muse_home, "agents", rig.session(), "--json")
+    rows = [row for line in answer.out.splitlines() for row in json.loads(line)["agents"]]
+    (row,) = [row for row in rows if row["agent"] == agent]
+    return row["state"], row["step"]
+
+
+def ends_well(session: Session, server: HeldServer, scripts: dict[int, tuple[Step, ...]], isolated: bool) -> None:
+    """Child 1 did its work once, and the log tells all of it."""
+    assert session.to_the_end() == 0, session.errors()
+    findings = checks.born_and_ended_once(session.events, [1]) + checks.calls_once(session.events)
+    findings += checks.silent(session.events) + checks.log_holds(session.rig.path())
+    findings += checks.effects(session.rig, session.events, scripts, set(), isolated=[1] if isolated else [])
+    findings += checks.requests(session.events, server.requests, work.words({1: "main"}, {1: "main.1"}))
+    assert findings == []
+    assert server.violations == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["worktree_begun", "worktree_added", "worktree_filled"])
+def test_killed_while_its_working_tree_is_prepared_a_child_begins_in_one_whole_tree(tmp_path: Path, place: str) -> None:
+    seen = ("shell", {"command": "cp untracked.txt ~/seen.txt"})
+    scripts = {
+        1: (says(work.read(1)), says(work.edit(1, 0), work.shell(1, 1)), says(seen, work.keep(1)), work.the_end(1))
+    }
+    agents = [{"task": work.task(1), "isolation": "worktree"}]
+    script = Script(
+        steps=(says(("spawn", {"agents": agents})), says()), lanes=(Lane(when=work.task(1), steps=scripts[1]),)
+    )
+    with HeldServer(script, []) as server, Rig(tmp_path, work.files(1)) as rig:
+        rig.provider("anthropic", server.base_url)
+        session = one_child(rig)
+        (rig.workspace / "untracked.txt").write_text("not committed\n")
+        session.start(failpoint=f"{place}:1")
+        assert session.to_the_end() == -signal.SIGKILL
+        assert told_of(rig, "main.1")[0] == "preparing"
+        session.start()
+        session.until(lambda: session.count("worktree.prepared"))
+        ends_well(session, server, scripts, True)
+        assert (rig.home / "seen.txt").read_text() == "not committed\n"
+        assert session.count("worktree.prepared") == 1
+        assert rig.read(work.notes(1)) == work.files(1)[work.notes(1)]
+
+
+@pytest.mark.long
+def test_killed_while_it_asks_for_a_summary_of_its_context_an_agent_asks_again_and_goes_on(tmp_path: Path) -> None:
+    scripts = {1: (*(says(work.shell(1, n, bulk=1_500)) for n in range(14)), work.the_end(1))}
+    script = Script(steps=(says(spawn(1)), says()), lanes=(Lane(when=work.task(1), steps=scripts[1]),))
+    summary = {INSTRUCTION[:60]: Step(text="I have counted so far.")}
+    with HeldServer(script, [(1, -1)], asides=summary) as server, Rig(tmp_path, work.files(1)) as rig:
+        context = '[models."shop/some-model"]\ncontext = 9000'
+        rig.provider("anthropic", server.base_url, f"max_output_tokens = 500\n{context}")
+        session = one_child(rig)
+        for _ in range(2):
+            session.start()
+            session.until(lambda: (1, -1) in server.waiting)
+            session.until(lambda: told_of(rig, "main.1")[1].startswith("model, for a summary"))
+            assert session.kill()
+            assert told_of(rig, "main.1")[0] == "running"
+            server.waiting.clear()
+        assert session.count("context.compacted") == 0
+        server.gates[(1, -1)].set()
+        session.start()
+        ends_well(session, server, scripts, False)
+        methods = {event["body"]["method"] for event in session.events if event["type"] == "context.compacted"}
+        assert "summary" in methods

@@ -66,9 +66,9 @@ def calls_once(events: Sequence[Event]) -> list[Finding]:
 
 
 def effects(rig: Rig, events: Sequence[Event], scripts: Mapping[int, Sequence[Step]], doubtful: set[str],
-            cancelled: Collection[int] = (), roots: Mapping[int, Path] | None = None) -> list[Finding]:  # fmt: skip
+            cancelled: Collection[int] = (), isolated: Collection[int] = ()) -> list[Finding]:  # fmt: skip
     """What commands counted and edits wrote is what the results say; doubts only of what was killed with its keeper.
-    `roots` are the folders of children that do not work in the session's."""
+    Children that are `isolated` kept what their notes were in the end (`work.keep`)."""
     statuses, named = _statuses(events)
     counted = work.counted(rig)
     found = [Finding("run again", f"{what} was counted {n} times") for what, n in counted.items() if n > 1]
@@ -78,7 +78,7 @@ def effects(rig: Rig, events: Sequence[Event], scripts: Mapping[int, Sequence[St
             call = named.get(name, "")
             problem = _against(statuses.get(call, ""), start, end, call in doubtful, child in cancelled)
             found += [Finding(problem[0], f"{name} ({call}): {problem[1]}")] if problem else []
-        found += _edits(rig, child, list(steps), statuses, named, (roots or {}).get(child))
+        found += _edits(rig, child, list(steps), statuses, named, child in isolated)
     return found
 
 
@@ -98,12 +98,13 @@ def _against(status: str, start: int, end: int, doubtful: bool, cancelled: bool)
 
 
 def _edits(rig: Rig, child: int, steps: list[Step], statuses: Mapping[str, str], named: Mapping[str, str],
-           root: Path | None) -> list[Finding]:  # fmt: skip
+           isolated: bool) -> list[Finding]:  # fmt: skip
     done = [name for name in work.names(steps, "edit") if statuses.get(named.get(name, "")) == "ok"]
     wanted = [f"# notes {child}", *(f"{name} {work.secret(child)}" for name in done), "# end"]
     if not work.names(steps, "edit"):
         return []
-    lines = ((root or rig.workspace) / work.notes(child)).read_text().splitlines()
+    path = rig.home / work.COUNT / f"kept-{child}" if isolated else rig.workspace / work.notes(child)
+    lines = path.read_text().splitlines() if path.exists() else []
     if lines == wanted:
         return []
     twice = [line for line, n in Counter(lines).items() if n > 1]

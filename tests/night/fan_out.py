@@ -1,8 +1,8 @@
 """One prompt, eight children, a person who steers, cancels and answers, and a host that is killed all the time.
 
-`Fire` plays it: children 1 to 6 in the foreground, 7 and 8 in the background; 1 writes to its parent, 3 is steered, 4
-cancelled while its command runs, 5 asks. Kills come when the work has got to places that are drawn, and a drawn moment
-later.
+`Fire` plays it: children 1 to 6 in the foreground, 7 and 8 in the background; 1 writes to its parent, 2 to a place that
+is not its own, 3 is steered, 4 cancelled while its command runs, 5 asks; 2 and 7 work in trees of their own. Kills come
+when the work has got to places that are drawn, and a drawn moment later.
 """
 
 import random
@@ -21,6 +21,7 @@ from tests.night.person import Deed, Person
 
 CHILDREN = 8
 FOREGROUND, BACKGROUND = range(1, 7), range(7, 9)
+ISOLATED = (2, 7)
 STEERED, CANCELLED, ASKING, WRITING, LAST = 3, 4, 5, 1, 2
 PROMPT = "Have all eight parts done."
 STEER = "Mind the TOPAZ gap, said the steward."
@@ -28,13 +29,14 @@ WHY = "the AMBER part is no longer wanted"
 QUESTION, ANSWER = "Which GARNET colour?", "The BERYL one."
 MESSAGE = "The PEARL part is half done."
 END = "All eight are done."
+OUTSIDE = "../notes-1.txt"
 PAUSE_SECONDS = 0.03
 SHARE = 0.6
 """Of the work; by then all kills have come."""
 ENDED = ("tool.finished", "model.responded", "agent.spawned", "agent.finished")
 
 
-def script(calls: int, isolated: Sequence[int] = ()) -> Script:
+def script(calls: int, isolated: Sequence[int] = ISOLATED) -> Script:
     """Lanes of the children, and what main does: hand out, wait for the rest, say the end."""
 
     def wanted(children: Sequence[int]) -> list[dict[str, object]]:
@@ -56,9 +58,12 @@ def scripts(calls: int) -> dict[int, tuple[Step, ...]]:
     made = {n: [*work.labour(n, calls), work.the_end(n)] for n in (*FOREGROUND, *BACKGROUND)}
     made[STEERED].insert(1, Step(text="I wait.", uses=(_until(STEERED, "said"),)))
     made[LAST].insert(-1, Step(text="I wait.", uses=(_until(LAST, "over"),)))  # the session outlives the last kill
+    made[LAST].insert(0, Step(text="Elsewhere.", uses=(("write", {"path": OUTSIDE, "content": "not mine\n"}),)))
     made[CANCELLED] = [*work.labour(CANCELLED, 2), Step(text="Long.", uses=(work.shell(CANCELLED, 90, 300.0),))]
     made[ASKING].insert(2, Step(text="One thing.", uses=(("ask", {"question": QUESTION}),)))
     made[WRITING].insert(1, Step(text="I write.", uses=(("message", {"to": "parent", "text": MESSAGE}),)))
+    for n in ISOLATED:
+        made[n].insert(-1, Step(text="I keep.", uses=(work.keep(n),)))
     return {n: tuple(steps) for n, steps in made.items()}
 
 
@@ -130,10 +135,10 @@ class Fire:
             found.append(Finding("lost", f"it ends with {last}"))
         found += checks.born_and_ended_once(events, [*FOREGROUND, *BACKGROUND])
         found += checks.calls_once(events) + checks.silent(events)
-        found += checks.effects(self.rig, events, self.scripts, session.doubtful, {CANCELLED}, self.roots(agents))
+        found += checks.effects(self.rig, events, self.scripts, session.doubtful, {CANCELLED}, ISOLATED)
         found += checks.requests(events, self.server.requests, self.words(agents))
         found += [Finding("invalid", fault) for fault in self.server.violations]
-        return found + self.told(agents) + checks.log_holds(self.rig.path()) + self.unverified
+        return found + self.told(agents) + self.borders(agents) + checks.log_holds(self.rig.path()) + self.unverified
 
     def words(self, agents: dict[int, str]) -> dict[str, tuple[str, ...]]:
         """Who may be sent what."""
@@ -141,6 +146,22 @@ class Fire:
         steered, cancelled, asking = agents[STEERED], agents[CANCELLED], agents[ASKING]
         own = {"TOPAZ": (steered,), "AMBER": (cancelled, "main"), "GARNET": (asking,), "BERYL": (asking,)}
         return found | own | {"PEARL": (agents[WRITING], "main")}
+
+    def borders(self, agents: dict[int, str]) -> list[Finding]:
+        """Who works in a tree of its own changes nothing outside of it; to try is refused, and logged (B50)."""
+        found = []
+        for child, root in self.roots(agents).items():
+            if self.rig.read(work.notes(child)) != work.files(CHILDREN)[work.notes(child)]:
+                found.append(Finding("lost", f"{agents[child]} changed a file outside of its tree {root}"))
+        agent = agents[LAST]
+        refused = [e for e in self.session.events if e["agent"] == agent and e["type"] == "approval.decided"]
+        if [(e["body"]["decision"], "notes-1.txt is outside" in e["body"].get("rule", "")) for e in refused] != [
+            ("deny", True)
+        ]:
+            found.append(Finding("silent", f"writing outside of its tree was not refused: {refused}"))
+        if (self.roots(agents)[LAST] / OUTSIDE).exists():
+            found.append(Finding("lost", "a file was written outside of a tree"))
+        return found
 
     def roots(self, agents: dict[int, str]) -> dict[int, Path]:
         """Where children with a working tree of their own work."""

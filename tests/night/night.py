@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: int = 5
 
 
-SAMPLE: Final = Plan(calls=200, kills=7, trees=1, quotas=1, context_tokens=16_000, compactions=1, hours=24)
+SAMPLE: Final = Plan(calls=200, kills=7, trees=1, quotas=1, context_tokens=8_000, compactions=1, hours=24)
 """What `make test` plays of it."""
 
 
@@ -74,6 +74,7 @@ class Report:
     kills: int = 0
     trees: int = 0
     compactions: int = 0
+    summaries: int = 0
     parked: int = 0
     hours: float = 0.0
     content_bytes: int = 0
@@ -94,8 +95,8 @@ class Report:
         return [
             f"seed {self.seed}; {self.seconds:.0f} s for {self.hours:.1f} hours by the agents' clock",
             f"{self.calls:,} tool calls, {self.requests:,} model requests, {self.events:,} events",
-            f"{self.kills} kills of the host, {self.trees} of everything; {self.compactions} compactions, "
-            f"{self.parked} times parked on a quota",
+            f"{self.kills} kills of the host, {self.trees} of everything; {self.compactions} compactions "
+            f"({self.summaries} by a summary), {self.parked} times parked on a quota",
             "; ".join(f"{zero}: {n}" for zero, n in zeros.items()) + f"; doubts allowed and seen: {self.doubts}",
             f"log {self.file_bytes / 1e6:.2f} MB, {growth:.2f} times its content ({self.content_bytes / 1e6:.2f} MB: "
             "the bodies of its events and the blobs that they name, each once)",
@@ -245,6 +246,7 @@ class Night:
         report.calls = sum(e["type"] == "tool.finished" and e["agent"] != "main" for e in events)
         report.requests = session.count("model.requested")
         report.compactions = session.count("context.compacted")
+        report.summaries = sum(e["type"] == "context.compacted" and e["body"]["method"] == "summary" for e in events)
         report.parked = sum(e["type"] == "model.failed" and bool(e["body"].get("retry_until")) for e in events)
         report.hours = self.shifted / HOUR
         report.content_bytes, report.file_bytes = content_bytes(path), path.stat().st_size

@@ -15,6 +15,8 @@ from tests.e2e.rig import Rig
 
 Use = tuple[str, dict[str, object]]
 COUNT = "count"
+SLOW_SECONDS = 0.3
+"""Of every second command of the first kind, so that some are under way whenever a kill comes."""
 TASK = re.compile(r"Task number (\d+)")
 NAMED = re.compile(r"\bc\d+[sew]\d+\b")
 
@@ -72,6 +74,11 @@ def read(child: int) -> Use:
     return ("read", {"path": notes(child)})
 
 
+def keep(child: int) -> Use:
+    """Puts the child's notes, as they are then, where they stay when its working tree is taken away."""
+    return ("shell", {"command": f"cp {notes(child)} ~/{COUNT}/kept-{child}"})
+
+
 def labour(child: int, calls: int, *, bulk: int = 0, delay_ms: int = 5) -> list[Step]:
     """So many tool calls, alone and in batches, and no last word. Every fifth has much to say."""
     made: list[Step] = []
@@ -85,7 +92,13 @@ def labour(child: int, calls: int, *, bulk: int = 0, delay_ms: int = 5) -> list[
 
 
 def _one(child: int, at: int, bulk: int) -> Use:
-    kinds = [shell(child, at), edit(child, at), shell(child, at, bulk=bulk), write(child, at), read(child)]
+    kinds = [
+        shell(child, at, SLOW_SECONDS if at % 10 == 0 else 0.0),
+        edit(child, at),
+        shell(child, at, bulk=bulk),
+        write(child, at),
+        read(child),
+    ]
     return kinds[at % len(kinds)]
 
 
