@@ -77,6 +77,7 @@ from muse.app.redacting import Redaction as Redaction
 from muse.app.redacting import stands_in as stands_in
 from muse.app.redacting import still_there as still_there
 from muse.app.renamed import renamed as renamed
+from muse.app.roles import find_roles as find_roles
 from muse.app.sandbox import default_sandbox as default_sandbox
 from muse.app.sandbox import machine as machine
 from muse.app.sent import last_of as last_of

@@ -12,6 +12,7 @@ import msgspec
 from muse.app.commands import known_secrets, screen
 from muse.app.models import Clients, model_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
+from muse.app.roles import settings_roles
 from muse.app.sandbox import sandbox_of
 from muse.app.watching import Watching
 from muse.app.worktrees import Worktrees
@@ -74,6 +75,7 @@ class Owned:
         settings = msgspec.structs.replace(settings, sandbox="" if self.sandbox.why else self.sandbox.mode)
         found: dict[str, Tool] = {}
         runners: list[Runner] = []
+        roles = settings_roles(workspace, settings, self._secrets).roles
 
         def tools(sandbox: "Sandbox") -> dict[str, Tool]:
             return builtin_tools(
@@ -91,11 +93,11 @@ class Owned:
         def specs(epoch: int) -> tuple[ToolSpec, ...]:
             runners.append(Runner(run_folder(log.session), epoch))
             found.update(tools(self.sandbox))
-            return (*(tool.spec for tool in found.values()), *agent_tools())
+            return (*(tool.spec for tool in found.values()), *agent_tools({one.name: one.description for one in roles}))
 
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
-            sandbox=self.sandbox.says, writable=self.sandbox.writable, taken=taken,
+            sandbox=self.sandbox.says, writable=self.sandbox.writable, taken=taken, roles=roles,
         )  # fmt: skip
         self._runner = runners[0]
         self._submitter = log.another()

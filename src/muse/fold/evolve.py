@@ -142,7 +142,7 @@ def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
     state.epoch, state.opened = event.epoch, event.seq
     state.rules, state.workspace = body.rules, body.workspace
     state.git, state.settings, state.tools = body.git, now, body.tools
-    state.name = body.name or state.name
+    state.name, state.roles = body.name or state.name, body.roles or state.roles
     if before is None:
         state.date, state.instructions = body.date, body.instructions
     mode = now.mode if before is None or before.mode != now.mode else ""

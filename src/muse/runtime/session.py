@@ -13,7 +13,7 @@ import msgspec
 from muse.decide.context import RULES_VERSION, Rules
 from muse.effect.protocol import Background
 from muse.errors import MuseError, UsageError
-from muse.event.content import Settings, ToolSpec
+from muse.event.content import Role, Settings, ToolSpec
 from muse.event.envelope import Event, decode
 from muse.event.kinds import COMMANDS, CommandVersion, OwnershipTaken, SessionOpened
 from muse.event.text import clean
@@ -56,12 +56,13 @@ def claim(
     sandbox: str = "",
     writable: tuple[str, ...] = (),
     taken: Taken | None = None,
+    roles: tuple[Role, ...] = (),
 ) -> Ownership:
     """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
     and returns the tools on offer. `secrets` become placeholders in what is gathered. `sandbox` says what commands run
-    in, `writable` where they may write to: no program is taken from there. With `taken` the same transaction records
-    from whom the session was taken. Raises `Busy` while another process owns the session, `UsageError` for a folder
-    whose name is no text."""
+    in, `writable` where they may write to: no program is taken from there. `roles` are what agents can be spawned as.
+    With `taken` the same transaction records from whom the session was taken. Raises `Busy` while another process owns
+    the session, `UsageError` for a folder whose name is no text."""
     if clean(workspace).exact is not None:
         raise UsageError(
             f"the folder's name is not UTF-8: {clean(workspace).text}",
@@ -89,6 +90,7 @@ def claim(
             tools=specs(found.epoch),
             commands=tuple(CommandVersion(type=kind, v=v) for kind, v in sorted(COMMANDS.items())),
             sandbox=sandbox,
+            roles=roles,
         )
         return seal(body, "main", 0)
 

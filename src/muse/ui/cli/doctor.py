@@ -30,6 +30,7 @@ SQLITE_SOUND: Final = (3, 51, 3)
 ASK_SECONDS: Final = 10
 LISTENS_SECONDS: Final = 0.5
 DAMAGED_SHOWN: Final = 5
+NOTICES_SHOWN: Final = 20
 LARGEST: Final = 10
 """How many sessions are named with what they take up."""
 HANG: Final = 19
@@ -191,6 +192,19 @@ def _settings(model: str, pairs: tuple[str, ...]) -> Iterator[Finding]:
     advice = "" if fine else "export ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…, or run a local server"
     yield Finding("providers", "ok" if fine else "warn", words, advice)
     yield from _model(loaded.config, chosen)
+    yield from _roles(loaded.config)
+
+
+def _roles(settings: config.Config) -> Iterator[Finding]:
+    """The roles that agents can be spawned as from here, and what of their files is not followed."""
+    found = app.find_roles(_folder(), providers=config.BUILT_IN | settings.providers)
+    names = ", ".join(role.name for role in found.roles)
+    yield Finding("roles", "ok", names or "none (.muse/agents/*.md would be read: docs/roles.md)")
+    for notice in found.notices[:NOTICES_SHOWN]:
+        what = "no role" if notice.ignored else "taken without this"
+        yield Finding("role file", "warn", notice.path, f"{what}: {notice.says}")
+    if len(found.notices) > NOTICES_SHOWN:
+        yield Finding("role files", "warn", f"and {len(found.notices) - NOTICES_SHOWN} notes more of this kind")
 
 
 def _model(settings: config.Config, chosen: str) -> Iterator[Finding]:
