@@ -40,6 +40,7 @@ NOTICE = msgspec.convert(msgspec.to_builtins(notice_of(at(ASKS), "s", "4f2k", "/
         (ASKS, "approval", "muse 4f2k: main.1 asks: may this run? $ make"),
         (QuestionAsked(call="main.1/2", text="Red or\nblue?"), "question", "muse 4f2k: main.1 asks: Red or blue?"),
         (BudgetReached(limit="model_calls", value=1000), "limit", "muse 4f2k: main.1: model calls reached 1,000"),
+        (BudgetReached(limit="cost_microusd", value=2_500_000), "limit", "muse 4f2k: main.1: cost reached $2.50"),
         (SessionClosed(outcome="done"), "finished", "muse 4f2k: done"),
         (SessionClosed(outcome="failed", reason="cut"), "failed", "muse 4f2k: the task failed: cut"),
         (

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.ui.driving import World, eventually, shell
+from tests.ui.driving import MUSE, World, eventually, shell
 
 DONE = {"text": "All is well."}
 KEYS = "q cancel the turn > "
@@ -197,3 +197,16 @@ def test_a_notifier_that_fails_is_said_and_harms_nothing(world: World) -> None:
     done = world.run("exec", "-c", 'notify=["/nowhere/at-all"]', "-m", world.script(DONE), "do it")
     assert (done.code, done.out) == (0, "All is well.\n")
     assert done.err.count("notify: /nowhere/at-all cannot be run") == 1
+
+
+def test_no_agent_speaks_for_a_person(world: World) -> None:
+    words = ["pause last", "continue last", "answer last@4 yes", "cancel last --tree"]
+    tries = "; ".join(f"{MUSE} {word} >> said 2>&1; echo $? >> codes" for word in words)
+    script = world.script({"uses": [shell(tries)]}, DONE)
+    assert world.run("exec", "--yolo", "-c", 'shell_environment=["MUSE_HOME"]', "-m", script, "do it").code == 0
+    assert (world.work / "codes").read_text().split() == ["2"] * 4
+    assert (world.work / "said").read_text().count("started by an agent") == 4
+    tried = [body["text"] for body in bodies(world, "note.added")]
+    said = ["pause last", "continue last", "answer yes", "cancel last"]
+    assert tried == [f"refused: a command run by the agent tried: {word}" for word in said]
+    assert not {"agent.paused", "agent.continued", "question.answered", "cancel.requested"} & set(world.types())

@@ -29,6 +29,7 @@ from muse.event.kinds import (
 )
 from muse.event.kinds import QuestionAnswered as Answered
 from muse.event.kinds import QuestionAsked as Asked
+from muse.ui.cli import completing
 from muse.view.lines import json_line
 from tests.ui.asking import Answer, ask
 from tests.ui.told import SETTINGS, Telling
@@ -362,3 +363,17 @@ def test_a_command_twice_with_one_id_is_one_event(fan: Fan, command: list[str]) 
     assert event["body"]["origin"]["client"] == "cli"
     other = fan.ask("steer", NAME, "something else", "--id", "mine")
     assert (other.code, "another command" in other.err) == (2, True)
+
+
+def test_the_shell_offers_the_agents_and_questions_that_there_are(fan: Fan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSE_HOME", str(fan.home))
+    fan.said("cancel", f"{NAME}:main.2", "--agent")
+
+    def offered(complete: Any, typed: str) -> list[str]:
+        return [item.value for item in complete(None, None, typed)]
+
+    assert offered(completing.lanes, f"{NAME}:main.") == [f"{NAME}:main.{n}" for n in (1, 3, 4)]
+    assert offered(completing.lanes, NAME[:4]) == [NAME]
+    assert offered(completing.lanes, "nobody:main") == []
+    assert offered(completing.questions, "") == [f"{NAME}@{fan.question}"]
+    assert offered(completing.requests, "") == []

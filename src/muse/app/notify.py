@@ -21,7 +21,7 @@ import msgspec
 from muse.config import NoticeKind
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalRequested, BudgetReached, QuestionAsked, SessionClosed
-from muse.view.summary import outcome_words
+from muse.view.summary import limit_words, outcome_words
 from muse.view.visible import headline
 
 NOTIFY_SECONDS: Final = 10.0
@@ -61,7 +61,7 @@ def notice_of(event: Event, session: str, name: str, workspace: str, answer: str
         case QuestionAsked():
             kind, said = "question", f"{event.agent} asks: {headline(body.text, TEXT_CHARS_MAX)}"
         case BudgetReached():
-            kind, said = "limit", f"{event.agent}: {headline(body.limit, 60).replace('_', ' ')} reached {body.value:,}"
+            kind, said = "limit", f"{event.agent}: {limit_words(body.limit, body.value, 'reached')}"
         case SessionClosed(outcome="done"):
             kind, said, outcome = "finished", f"done: {answer}" if answer else "done", body.outcome
         case SessionClosed(outcome="failed" | "provider" | "unanswered"):
