@@ -1,10 +1,9 @@
 """Any sequence of commands, outcomes, crashes and decisions keeps the promises of fold and due.
 
-The world is played by hypothesis: it picks which due decision is taken, how each effect ends, what people say, and when
-the host dies. Events go through their stored bytes, so what is folded live is what a replay would fold.
+The world (`tests.property.world`) is played by hypothesis, and by long random walks that lead further than it does:
+turns with parallel batches and trees of agents, killed again and again.
 """
 
-from collections import Counter
 from random import Random
 from typing import Any
 
@@ -14,227 +13,95 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from muse.decide.context import Builder, Rules, next_request
-from muse.decide.decision import Due
-from muse.decide.due import due
-from muse.effect.model import scripted
-from muse.event import codec
-from muse.event.content import Block, Host, Settings, ToolSpec, Usage
-from muse.event.conversation import Answered, Resulted, TranscriptItem
-from muse.event.envelope import Event, decode
+from muse.event.content import Git, Limit, ModelRef
 from muse.event.kinds import (
-    COMMANDS,
-    KINDS,
     AgentContinued,
     AgentPaused,
     AgentSteered,
-    ApprovalDecided,
+    BudgetRaised,
     CancelRequested,
-    CommandVersion,
-    EffectReconciled,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
+    ModelChanged,
     NoteAdded,
     PolicyChanged,
     ProcessAdopted,
     ProcessReaped,
     ProcessStarted,
-    SessionClosed,
-    SessionOpened,
-    TimerFired,
-    ToolFinished,
-    ToolStarted,
-    UserPrompted,
-)
-from muse.fold.evolve import evolve
-from muse.fold.state import Session, remember, undone
-from muse.runtime.checkpoint import read_state, write_state
+)  # fmt: skip
+from tests.property.world import AGENT_USES, FAILURES, TYPE_OF, Played, Use
 
-RULES = Rules(version=1, builders={"scripted": Builder(scripted.BUILDER, scripted.build)})
-TOOLS = (
-    ToolSpec(name="read", description="", schema="{}", recovery="pure"),
-    ToolSpec(name="write", description="", schema="{}", recovery="reconcilable", writes=True),
-    ToolSpec(name="shell", description="", schema="{}", recovery="attachable", writes=True),
-    ToolSpec(name="post", description="", schema="{}", recovery="opaque", writes=True),
-)
-USES = st.sampled_from(
-    [
-        ("read", '{"path": "a"}'),
-        ("write", '{"path": "a", "content": "x"}'),
-        ("write", '{"path": "b", "content": "x"}'),
-        ("shell", '{"command": "make"}'),
-        ("shell", '{"command": "ls"}'),
-        ("post", "{}"),
-        ("nothing", "{}"),
-        ("shell", "{broken"),
-    ]
-)
-TYPE_OF = {kind.body: name for name, kind in KINDS.items()}
-VERDICTS = {
-    "pure": ["retried"],
-    "reconcilable": ["done", "not_done", "unknown"],
-    "attachable": ["attached", "not_done", "unknown"],
-    "opaque": ["unknown"],
-}
-FAILURES = ["rate_limited", "overloaded", "network", "cut", "auth", "invalid", "too_large"]
+__all__ = ["TYPE_OF", "World"]
+
+USE_LIST: list[Use] = [
+    ("read", '{"path": "a"}'),
+    ("write", '{"path": "a", "content": "x"}'),
+    ("write", '{"path": "b", "content": "x"}'),
+    ("shell", '{"command": "make"}'),
+    ("shell", '{"command": "ls"}'),
+    ("post", "{}"),
+    ("nothing", "{}"),
+    ("shell", "{broken"),
+]
+USES = st.sampled_from([*USE_LIST, *AGENT_USES])
+DATE = "2026-01-02T00:00:00.000000Z"
+WORDS: list[msgspec.Struct] = [
+    AgentSteered(text="and that"), AgentPaused(), AgentPaused(target="tree"), AgentContinued(),
+    AgentContinued(target="tree"), NoteAdded(text="hm"), CancelRequested(target="turn"),
+    CancelRequested(target="agent", why="enough"), CancelRequested(target="tree"),
+    CancelRequested(target="call", call="main/2"), CancelRequested(target="call", call="main/3"),
+    CancelRequested(target="call", call="main.1/1"), PolicyChanged(allow=("shell(make)",)),
+    PolicyChanged(mode="accept-edits"), BudgetRaised(limit="tokens", value=60, scope="session"),
+    BudgetRaised(limit="model_calls", value=20),
+    ModelChanged(provider="scripted", dialect="scripted", model="other"),
+]  # fmt: skip
+"""What people say to an agent."""
 
 
-def pairing(items: list[TranscriptItem]) -> None:
-    """Every tool use is answered exactly once, in order, before anything else is said."""
-    at = 0
-    while at < len(items):
-        item = items[at]
-        at += 1
-        if isinstance(item, Resulted):
-            raise AssertionError(f"a result without its use: {item}")
-        if isinstance(item, Answered):
-            uses = [block.id for block in item.blocks if block.kind == "tool_use"]
-            results = items[at : at + len(uses)]
-            assert [result.use if isinstance(result, Resulted) else None for result in results] == uses
-            at += len(uses)
-
-
-class World(RuleBasedStateMachine):
-    """A session and everything around it."""
+class World(Played, RuleBasedStateMachine):
+    """A session and everything around it, played by hypothesis."""
 
     @initialize(
         mode=st.sampled_from(["yolo", "accept-edits", "default", "plan"]),
         parallel=st.sampled_from([1, 2, 8]),
         timeout=st.sampled_from([0, 60]),
+        slots=st.sampled_from([1, 2, 8]),
         uses=st.lists(USES, min_size=1, max_size=4),
     )
-    def open(self, mode: str, parallel: int, timeout: int, uses: list[tuple[str, str]]) -> None:
-        self.state = Session(session="s")
-        self.stored: list[tuple[bytes, bytes]] = []
-        self.epoch = 0
-        self.uses = 0
-        self.starts: Counter[str] = Counter()
-        self.again: Counter[str] = Counter()
-        self.finished: set[str] = set()
-        self.settings = Settings(
-            provider="scripted",
-            dialect="scripted",
-            model="m",
-            mode=mode,
-            parallel_tools_max=parallel,
-            approval_timeout_seconds=timeout,
-            model_calls_max=9,
-            model_attempts_max=3,
-        )
-        self.crash()
-        self.person_prompts("queue")
-        self.go_on(2)
-        self.model_responds(uses, "end_turn")
-
-    # -- the log ---------------------------------------------------------------------------------------------------
-
-    def append(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> set[str]:
-        seq = self.state.seq + 1
-        name = TYPE_OF[type(body)]
-        header = codec.encode_header(
-            seq=seq, id=f"{seq:032x}", time="2026-01-01T00:00:00.000000Z", type=name, v=1, agent=agent, cause=cause,
-            epoch=self.epoch,
-        )  # fmt: skip
-        data = codec.encode(body)
-        event = decode(header, data)
-        assert event.body == body, "what is folded live is what is read back"
-        assert cause < seq
-        self.note(event)
-        self.stored.append((header, data))
-        others = {one for one in self.state.agents}
-        before = {agent_id: self.own_due(agent_id) for agent_id in others}
-        woken = evolve(self.state, event)
-        for agent_id in others - woken:
-            if self.state.agents[agent_id].turn:
-                assert self.own_due(agent_id) == before[agent_id], "an agent not woken has nothing new"
-        return woken
-
-    def own_due(self, agent_id: str) -> list[Due]:
-        return [one for one in due(self.state, {agent_id}, RULES) if not isinstance(one.body, SessionClosed)]
-
-    def note(self, event: Event) -> None:
-        body = event.body
-        if isinstance(body, ToolStarted):
-            assert body.call not in self.finished, "a finished step is never run again"
-            self.starts[body.call] += 1
-            assert self.starts[body.call] <= 1 + self.again[body.call], "no start in silence"
-        elif isinstance(body, EffectReconciled) and body.verdict in ("not_done", "retried"):
-            self.again[body.call] += 1
-        elif isinstance(body, ToolFinished):
-            assert body.call not in self.finished
-            self.finished.add(body.call)
-
-    # -- what may happen -------------------------------------------------------------------------------------------
+    def opens(self, mode: str, parallel: int, timeout: int, slots: int, uses: list[Use]) -> None:
+        self.open(mode, parallel, timeout, uses, agents_parallel_max=slots)
 
     @rule(pick=st.integers(0, 7))
-    def decide(self, pick: int) -> None:
-        found = due(self.state, self.state.agents, RULES)
-        if found:
-            self.take(found[pick % len(found)])
+    def one_thing_is_decided(self, pick: int) -> None:
+        self.decide(pick)
 
     @rule(steps=st.integers(1, 5))
-    def go_on(self, steps: int) -> None:
-        for _ in range(steps):
-            self.decide(0)
+    def owner_goes_on(self, steps: int) -> None:
+        self.go_on(steps)
 
-    def take(self, one: Due) -> None:
-        if isinstance(one.body, ModelRequested):
-            agent = self.state.agents[one.agent]
-            pairing([*agent.items, *agent.steers])
-            assert next_request(self.state, agent, RULES).sha256 == one.body.request_sha256
-        if isinstance(one.body, ToolStarted):
-            assert len(self.running()) < self.settings.parallel_tools_max
-        if isinstance(one.body, ToolStarted) and one.body.recovery == "reconcilable":
-            batch = self.state.agents[one.agent].batch
-            assert not any(run.phase == "running" and run.recovery == "reconcilable" for run in batch)
-        self.append(one.body, one.agent, one.cause)
+    @precondition(lambda self: self.open_models())
+    @rule(uses=st.lists(USES, min_size=1, max_size=4), pick=st.integers(0, 3))
+    def model_wants_tools(self, uses: list[Use], pick: int) -> None:
+        self.model_responds(uses, "end_turn", pick)
 
-    @precondition(lambda self: self.open_model() is not None)
-    @rule(uses=st.lists(USES, min_size=1, max_size=4))
-    def model_wants_tools(self, uses: list[tuple[str, str]]) -> None:
-        self.model_responds(uses, "end_turn")
+    @precondition(lambda self: self.open_models())
+    @rule(
+        uses=st.lists(USES, max_size=1), stop=st.sampled_from(["end_turn", "max_tokens", "refusal"]),
+        pick=st.integers(0, 3),
+    )  # fmt: skip
+    def model_answers(self, uses: list[Use], stop: Any, pick: int) -> None:
+        self.model_responds(uses, stop, pick)
 
-    @precondition(lambda self: self.open_model() is not None)
-    @rule(uses=st.lists(USES, max_size=1), stop=st.sampled_from(["end_turn", "max_tokens", "refusal"]))
-    def model_responds(self, uses: list[tuple[str, str]], stop: Any) -> None:
-        call = self.open_model()
-        assert call is not None
-        blocks = [Block(kind="text", text="…")]
-        for name, args in uses:
-            self.uses += 1
-            blocks.append(Block(kind="tool_use", id=f"u{self.uses}", name=name, args=args))
-        body = ModelResponded(
-            call=call.key,
-            attempt=call.attempt,
-            blocks=tuple(blocks),
-            stop="tool_use" if uses else stop,
-            usage=Usage(input=1, output=2),
-        )
-        self.append(body, "main", call.intent)
+    @precondition(lambda self: self.open_models())
+    @rule(
+        failure=st.sampled_from(FAILURES), after=st.sampled_from([None, 5000]), jitter=st.integers(0, 999),
+        pick=st.integers(0, 3), until=st.sampled_from(["", "", DATE]),
+    )  # fmt: skip
+    def model_gives_up(self, failure: Any, after: int | None, jitter: int, pick: int, until: str) -> None:
+        self.model_fails(failure, after, jitter, pick, until if failure == "rate_limited" else "")
 
-    @precondition(lambda self: self.open_model() is not None)
-    @rule(failure=st.sampled_from(FAILURES), after=st.sampled_from([None, 5000]), jitter=st.integers(0, 999))
-    def model_fails(self, failure: Any, after: int | None, jitter: int) -> None:
-        call = self.open_model()
-        assert call is not None
-        if call.cancelling:
-            failure = "cancelled"
-        body = ModelFailed(
-            call=call.key, attempt=call.attempt, failure=failure, retry_after_ms=after, jitter_permille=jitter,
-            partial="half an answ",
-        )  # fmt: skip
-        self.append(body, "main", call.intent)
-
-    @precondition(lambda self: self.running())
+    @precondition(lambda self: self.all_running())
     @rule(pick=st.integers(0, 7), status=st.sampled_from(["ok", "error", "unknown"]))
-    def tool_ends(self, pick: int, status: Any) -> None:
-        runs = self.running()
-        run = runs[pick % len(runs)]
-        end = "cancelled" if run.cancelling else status
-        self.append(
-            ToolFinished(call=run.key, attempt=run.attempt, status=end, text=f"out {run.key}"), "main", run.intent
-        )
+    def one_tool_ends(self, pick: int, status: Any) -> None:
+        self.tool_ends(pick, status)
 
     @precondition(lambda self: self.doubted())
     @rule(pick=st.integers(0, 7), which=st.integers(0, 2))
@@ -242,44 +109,38 @@ class World(RuleBasedStateMachine):
         self.recover(pick, which)
 
     @rule(which=st.integers(0, 2))
-    def crash_and_recover(self, which: int) -> None:
-        self.crash()
-        self.go_on(5)
-        while self.doubted():
-            self.recover(0, which)
-
-    def recover(self, pick: int, which: int) -> None:
-        doubted = self.doubted()
-        call, recovery, attempt, cause = doubted[pick % len(doubted)]
-        verdicts: list[Any] = VERDICTS.get(recovery, ["retried"])
-        verdict = verdicts[which % len(verdicts)]
-        self.append(EffectReconciled(call=call, attempt=attempt, verdict=verdict), "main", cause)
-        if verdict in ("done", "unknown"):
-            status: Any = "ok" if verdict == "done" else "unknown"
-            self.append(ToolFinished(call=call, attempt=attempt, status=status, text="found"), "main", cause)
+    def host_dies(self, which: int) -> None:
+        self.crash_and_recover(which)
 
     @precondition(lambda self: self.state.timers)
     @rule(pick=st.integers(0, 7))
-    def timer_fires(self, pick: int) -> None:
-        timer = sorted(self.state.timers.values(), key=lambda one: one.key)[pick % len(self.state.timers)]
-        self.append(TimerFired(key=timer.key), timer.agent, timer.seq)
+    def one_timer_fires(self, pick: int) -> None:
+        self.timer_fires(pick)
 
-    @rule(delivery=st.sampled_from(["queue", "steer", "replace"]))
-    def person_prompts(self, delivery: Any) -> None:
-        self.append(UserPrompted(text="do it", delivery=delivery))
+    @precondition(lambda self: self.preparing())
+    @rule(pick=st.integers(0, 3), error=st.sampled_from(["", "", "no room"]))
+    def one_tree_is_there(self, pick: int, error: str) -> None:
+        self.tree_is_there(pick, error)
 
-    @rule(
-        body=st.sampled_from(
-            [
-                AgentSteered(text="and that"), AgentPaused(), AgentContinued(), NoteAdded(text="hm"),
-                CancelRequested(target="turn"), CancelRequested(target="agent", why="enough"),
-                CancelRequested(target="call", call="main/2"), CancelRequested(target="call", call="main/3"),
-                PolicyChanged(allow=("shell(make)",)), PolicyChanged(mode="accept-edits"),
-            ]
-        )
-    )  # fmt: skip
-    def person_speaks(self, body: msgspec.Struct) -> None:
-        self.append(body)
+    @rule(pick=st.integers(0, 3), left=st.sampled_from([(), ("a",)]))
+    def one_tree_is_gone(self, pick: int, left: tuple[str, ...]) -> None:
+        self.tree_is_gone(pick, left)
+
+    @rule(delivery=st.sampled_from(["queue", "steer", "replace"]), pick=st.integers(0, 5))
+    def one_agent_is_prompted(self, delivery: Any, pick: int) -> None:
+        self.person_prompts(delivery, pick)
+
+    @rule(body=st.sampled_from(WORDS), pick=st.integers(0, 5))
+    def one_agent_is_told(self, body: msgspec.Struct, pick: int) -> None:
+        self.person_speaks(body, pick)
+
+    @rule(pick=st.integers(0, 5))
+    def words_are_taken_back(self, pick: int) -> None:
+        self.prompt_is_taken_back(pick)
+
+    @rule(pick=st.integers(0, 5))
+    def a_question_is_answered(self, pick: int) -> None:
+        self.person_tells(pick)
 
     @rule(pid=st.integers(1, 2), kind=st.sampled_from([ProcessStarted, ProcessAdopted, ProcessReaped]))
     def process_is_noticed(self, pid: int, kind: Any) -> None:
@@ -289,108 +150,25 @@ class World(RuleBasedStateMachine):
             assert (f"{pid}:7" in self.state.processes) == (kind is not ProcessReaped)
 
     @rule(allow=st.booleans(), off=st.sampled_from([0, 0, 0, 1]), always=st.booleans())
-    def person_answers(self, allow: bool, off: int, always: bool) -> None:
-        for seq, key in list(self.state.approvals.items()):
-            body = ApprovalDecided(
-                call=key, decision="allow" if allow else "deny", by="person", request=seq + off, note="because",
-                remember="shell(make)" if always else "",
-            )  # fmt: skip
-            self.append(body)
+    def approvals_are_answered(self, allow: bool, off: int, always: bool) -> None:
+        self.person_answers(allow, off, always)
 
     @rule()
-    def crash(self) -> None:
-        self.epoch += 1
-        body = SessionOpened(
-            format=1, rules=1, workspace="/w", host=Host(name="h", pid=1), settings=self.settings, tools=TOOLS,
-            crashed=not self.state.clean, commands=tuple(CommandVersion(type=t, v=v) for t, v in COMMANDS.items()),
-        )  # fmt: skip
-        self.append(body)
+    def host_dies_at_once(self) -> None:
+        self.crash()
 
     @rule(steps=st.integers(1, 6))
-    def fold_and_take_back(self, steps: int) -> None:
-        """A speculative fold that is undone leaves nothing behind."""
-        before = write_state(self.state)
-        undo = remember(self.state)
-        for _ in range(steps):
-            found = due(self.state, self.state.agents, RULES)
-            if not found:
-                break
-            body, agent = found[0].body, found[0].agent
-            seq = self.state.seq + 1
-            evolve(self.state, Event(seq, f"{seq:032x}", "", TYPE_OF[type(body)], 1, agent, 0, self.epoch, body), undo)
-        self.state = undone(undo, self.state)
-        assert read_state(write_state(self.state)) == read_state(before)
-
-    # -- what always holds -------------------------------------------------------------------------------------------
+    def decisions_are_taken_back(self, steps: int) -> None:
+        self.fold_and_take_back(steps)
 
     @invariant()
-    def a_closed_log_has_nothing_due(self) -> None:
-        if getattr(self, "state", None) is not None and self.state.closed:
-            assert not due(self.state, self.state.agents, RULES)
-            assert not self.running()
+    def closed_is_closed(self) -> None:
+        if getattr(self, "state", None) is not None:
+            self.a_closed_log_has_nothing_due()
 
     def teardown(self) -> None:
-        if getattr(self, "state", None) is None:
-            return
-        assert read_state(write_state(self.state)) == self.state, "a checkpoint is the state"
-        again = Session(session="s")
-        for header, data in self.stored:
-            evolve(again, decode(header, data))
-        assert again == self.state, "replay is live"
-        self.drain()
-
-    def drain(self) -> None:
-        """When people only agree and effects only succeed, the session closes."""
-        self.append(AgentContinued())
-        for _ in range(2_000):
-            if self.state.closed:
-                return
-            found = due(self.state, self.state.agents, RULES)
-            call = self.open_model()
-            if found and not isinstance(found[0].body, SessionClosed):
-                self.take(found[0])
-            elif self.doubted():
-                self.recover(0, 0)
-            elif self.running():
-                self.tool_ends(0, "ok")
-            elif call is not None and call.cancelling:
-                self.model_fails("cancelled", None, 0)
-            elif call is not None:
-                self.model_responds([], "end_turn")
-            elif self.state.approvals:
-                self.person_answers(True, 0, False)
-            elif self.state.timers:
-                self.timer_fires(0)
-            elif found:
-                self.take(found[0])
-            else:
-                assert not self.state.prompts, "nothing to do, and yet not closed"
-                return
-        raise AssertionError("the session never came to rest")
-
-    # -- reading the state -------------------------------------------------------------------------------------------
-
-    def open_model(self) -> Any:
-        main = self.state.agents.get("main")
-        call = main.call if main else None
-        return call if call is not None and call.phase == "running" and call.epoch == self.epoch else None
-
-    def running(self) -> list[Any]:
-        main = self.state.agents.get("main")
-        return [run for run in main.batch if run.phase == "running" and run.epoch == self.epoch] if main else []
-
-    def doubted(self) -> list[tuple[str, str, int, int]]:
-        main = self.state.agents.get("main")
-        if main is None:
-            return []
-        found = [
-            (run.key, run.recovery, run.attempt, run.cause)
-            for run in main.batch
-            if run.phase in ("doubted", "settling")
-        ]
-        if main.call is not None and main.call.phase in ("doubted", "settling"):
-            found.append((main.call.key, "repeatable", main.call.attempt, main.call.cause))
-        return found
+        if getattr(self, "state", None) is not None:
+            self.ends_well()
 
 
 World.TestCase.settings = settings(
@@ -399,51 +177,91 @@ World.TestCase.settings = settings(
 TestWorld = World.TestCase
 
 
-USE_LIST = [
-    ("read", '{"path": "a"}'),
-    ("write", '{"path": "a", "content": "x"}'),
-    ("shell", '{"command": "make"}'),
-    ("shell", '{"command": "make test"}'),
-    ("post", "{}"),
-    ("shell", "{broken"),
-]
+ALONE_SEEDS = range(30)
+TOGETHER_SEEDS = range(60)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_long_walk_keeps_every_promise(seed: int) -> None:
+@pytest.mark.parametrize("seed", ALONE_SEEDS)
+def test_a_long_walk_of_one_agent_keeps_every_promise(seed: int) -> None:
     """What the machine above reaches seldom: long turns with parallel batches, killed again and again."""
-    chance = Random(seed)
-    world = World()
+    _walk(Random(seed), USE_LIST, steps=150)
 
-    def uses() -> list[tuple[str, str]]:
-        return [chance.choice(USE_LIST) for _ in range(chance.randint(1, 4))]
+
+@pytest.mark.parametrize("seed", TOGETHER_SEEDS)
+def test_a_long_walk_of_many_agents_keeps_every_promise(seed: int) -> None:
+    """Trees of agents that spawn, wait, ask, message and cancel each other, with budgets, fallbacks and trees of
+    their own; people who interrupt them; a host that dies."""
+    chance = Random(seed)
+    limits = [Limit(scope=chance.choice(["session", "agent", "tree"]), what="tokens", value=chance.choice([40, 90]))]
+    limits.append(Limit(scope=chance.choice(["session", "tree"]), what=chance.choice(["turns", "seconds"]), value=90))
+    fallbacks = (ModelRef(provider="scripted", dialect="scripted", model="second"),)
+    _walk(
+        chance, USE_LIST + AGENT_USES * 2, steps=chance.choice([100, 250]),
+        agents_parallel_max=chance.choice([1, 2, 3, 8]), agents_depth_max=chance.choice([1, 2, 3]),
+        agents_total_max=chance.choice([4, 30]), limits=tuple(limits[: chance.choice([0, 0, 1, 2])]),
+        fallbacks=fallbacks[: chance.choice([0, 1])],
+    )  # fmt: skip
+
+
+def _walk(chance: Random, uses: list[Use], steps: int, **settings: Any) -> None:
+    world = Played()
+
+    def some() -> list[Use]:
+        return [chance.choice(uses) for _ in range(chance.randint(1, 4))]
 
     mode = chance.choice(["yolo", "yolo", "default", "accept-edits"])
-    world.open(mode=mode, parallel=chance.choice([1, 2, 8]), timeout=chance.choice([0, 60]), uses=uses())
-    for _ in range(150):
-        open_model = world.open_model()
-        if world.running() and chance.random() < 0.4:
-            world.tool_ends(chance.randrange(8), chance.choice(["ok", "error"]))
-        elif world.doubted():
-            world.recover(chance.randrange(8), chance.randrange(3))
-        elif open_model is not None and chance.random() < 0.5:
-            if open_model.cancelling or chance.random() < 0.2:
-                world.model_fails(chance.choice(FAILURES), None, chance.randrange(1000))
-            else:
-                world.model_responds(uses() if chance.random() < 0.9 else [], "end_turn")
-        elif chance.random() < 0.08:
-            world.crash()
-        elif chance.random() < 0.05:
-            world.fold_and_take_back(5)
-        elif chance.random() < 0.04:
-            world.person_prompts(chance.choice(["queue", "steer", "replace"]))
-        elif chance.random() < 0.03:
-            world.person_speaks(CancelRequested(target=chance.choice(["turn", "agent"])))
-        elif world.state.approvals and chance.random() < 0.3:
-            world.person_answers(chance.random() < 0.7, 0, chance.random() < 0.3)
-        elif world.state.timers and chance.random() < 0.2:
-            world.timer_fires(0)
-        else:
+    world.open(mode, chance.choice([1, 2, 8]), chance.choice([0, 60]), some(), **settings)
+    if chance.random() < 0.3:
+        world.git = Git(root="/w", head="c0ffee", branch="main")
+        world.crash()
+    for _ in range(steps):
+        if not _world_moves(world, chance, some):
             world.decide(chance.randrange(8))
         world.a_closed_log_has_nothing_due()
-    world.teardown()
+    world.ends_well()
+
+
+def _world_moves(world: Played, chance: Random, some: Any) -> bool:
+    """One move that is not the owner's own; False for none."""
+    pick = chance.randrange(8)
+    models = world.open_models()
+    if world.all_running() and chance.random() < 0.4:
+        world.tool_ends(pick, chance.choice(["ok", "error"]))
+    elif world.doubted():
+        world.recover(pick, chance.randrange(3))
+    elif models and chance.random() < 0.5:
+        if models[pick % len(models)][1].cancelling or chance.random() < 0.2:
+            failure = chance.choice(FAILURES)
+            until = DATE if failure == "rate_limited" and chance.random() < 0.5 else ""
+            world.model_fails(failure, None, chance.randrange(1000), pick, until)
+        else:
+            world.model_responds(some() if chance.random() < 0.7 else [], "end_turn", pick)
+    elif world.preparing() and chance.random() < 0.5:
+        world.tree_is_there(pick, chance.choice(["", "", "no room"]))
+    elif world.state.approvals and chance.random() < 0.3:
+        world.person_answers(chance.random() < 0.7, 0, chance.random() < 0.3)
+    elif world.state.questions and chance.random() < 0.3:
+        world.person_tells(pick)
+    elif world.state.timers and chance.random() < 0.2:
+        world.timer_fires(pick)
+    else:
+        return _people_or_machine_move(world, chance, pick)
+    return True
+
+
+def _people_or_machine_move(world: Played, chance: Random, pick: int) -> bool:
+    if chance.random() < 0.06:
+        world.crash()
+    elif chance.random() < 0.05:
+        world.fold_and_take_back(5)
+    elif chance.random() < 0.04:
+        world.person_prompts(chance.choice(["queue", "steer", "replace"]), pick)
+    elif chance.random() < 0.06:
+        world.person_speaks(chance.choice(WORDS), pick)
+    elif chance.random() < 0.03:
+        world.prompt_is_taken_back(pick)
+    elif chance.random() < 0.03:
+        world.tree_is_gone(pick, chance.choice([(), ("a",)]))
+    else:
+        return False
+    return True

@@ -80,10 +80,12 @@ def deliveries(state: Session, agent: Agent) -> Iterator[Due]:
         return
     if not agent.turn and (agent.outcome != "done" or agent.finished or any(_open(state, agent))):
         return
-    child = state.agents[agent.undelivered[0]]
+    child = next((state.agents[one] for one in agent.undelivered if state.agents[one].finished), None)
+    if child is None:
+        return
     text = f"[{_titled(child)} has ended: {child.outcome}]\n{child.result}"
     body = ResultDelivered(child=child.id, text=text, outcome=_outcome(child))
-    yield Due(agent.id, child.finished or child.cause, body)
+    yield Due(agent.id, child.finished, body)
 
 
 def _outcome(child: Agent) -> Any:
@@ -131,7 +133,7 @@ def _spawn(state: Session, agent: Agent, run: ToolRun, given: Spawn) -> Iterator
     if not run.children and (wrong := _refusal(state, agent, run, given)):
         yield _end(agent, run, wrong, status="error")
         return
-    if len(run.children) < len(given.agents):
+    if len(run.children) < len(given.agents) and not run.cancelling:
         yield _child(state, agent, run, given, len(run.children))
         return
     children = [state.agents[child] for child in run.children]

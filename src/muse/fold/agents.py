@@ -184,7 +184,7 @@ def spawned(state: Session, event: Event, body: AgentSpawned) -> set[str]:
     if parent is not None and not state.imported:
         state.unfinished.add(agent.id)
         turns.prompt(state, agent, Said(seq=event.seq, text=body.task, source="prompt"))
-        return {agent.id, parent.id}
+        return {agent.id, *(one.id for one in above(state, agent.id))}
     if agent.id == "main":
         for said in state.early:
             turns.prompt(state, agent, said)
@@ -285,7 +285,8 @@ def cancelled(state: Session, agent: Agent, body: CancelRequested, seq: int) -> 
         turns.cancel(state, one, seq, why)
         if body.target != "turn" and one.parent and not one.finished and not one.turn:
             one.outcome, one.reason, one.cause = "cancelled", why, seq
-    return {one.id for one in targets} | {one.id for one in above(state, agent.id)}
+    told = {child for one in targets for child in one.children}
+    return {one.id for one in targets} | told | {one.id for one in above(state, agent.id)}
 
 
 def paused(state: Session, event: Event, body: AgentPaused) -> set[str]:

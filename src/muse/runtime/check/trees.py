@@ -40,7 +40,7 @@ class Trees:
             if isinstance(event.body, WorktreePrepared | WorktreeRemoved):
                 causes.clear()
             if len(causes) < CAUSES_MAX:
-                causes.update((event.seq, agent.cause, agent.finished))
+                causes.update({event.seq, agent.cause, agent.finished} - {0})
 
     def _prepared(self, state: Session, event: Event, body: WorktreePrepared) -> None:
         agent = state.agents.get(event.agent)
