@@ -4,11 +4,12 @@ import msgspec
 import pytest
 
 from muse import app
-from muse.app.budgets import facts, merged, raised, require_prices, with_budget
+from muse.app.budgets import facts, merged, raised, with_budget, with_prices
 from muse.app.models import Clients, client_of, usable_providers
 from muse.app.settings import settings_again, settings_of
 from muse.budget import amount, part, price, written
 from muse.config import Budget, Config, KnownModel, Limits, Loaded, Provider
+from muse.decide.context import ref_of
 from muse.effect.model.scripted import ScriptedModel
 from muse.errors import ConfigError, MissingKey, UsageError
 from muse.event.content import Limit, ModelRef, Settings, Usage
@@ -117,14 +118,25 @@ def test_a_budget_of_money_needs_the_price_of_the_model_and_of_its_fallbacks() -
     config = Config(model="openai/m", fallback_models=("anthropic/c",), budget=Budget(cost=5))
     settings = settings_of(config)
     with pytest.raises(ConfigError) as caught:
-        require_prices(config, settings)
+        with_prices(config, settings)
     assert "openai/m" in str(caught.value)
     config = msgspec.structs.replace(config, models={"openai/m": KnownModel(input=1)})
     with pytest.raises(ConfigError) as caught:
-        require_prices(config, settings_of(config))
+        with_prices(config, settings_of(config))
     assert "anthropic/c" in str(caught.value)
     free = Config(model="ollama/m", fallback_models=("openrouter/x/y",), budget=Budget(cost=5))
-    require_prices(free, settings_of(free))
+    settings = with_prices(free, settings_of(free))
+    state = app.Session(session="s", settings=settings)
+    assert ref_of(state, "vllm/big") == ref("vllm", "openai", "big")
+    assert ref_of(state, "openrouter/a/b") is not None
+
+
+def test_under_a_budget_of_money_no_agent_is_given_a_model_without_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
+    config = Config(model="ollama/m", budget=Budget(cost=5), models={"openai/known": KnownModel(input=1)})
+    state = app.Session(session="s", settings=with_prices(config, settings_of(config)))
+    assert ref_of(state, "openai/known") == ref("openai", "openai", "known")
+    assert ref_of(state, "openai/unknown") is None
 
 
 def test_agents_may_be_given_models_of_providers_whose_key_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from muse.budget import KEYS, WHAT, amount, part, price, written
-from muse.config import BUILT_IN, Budget, Config, Limits
-from muse.decide.context import facts_of, session_ref
+from muse.config import BUILT_IN, Budget, Config, Limits, Provider
+from muse.decide.context import is_priced, session_ref
 from muse.decide.limits import tokens
 from muse.errors import ConfigError, UsageError
-from muse.event.content import Limit, ModelFacts, ModelRef, Settings
+from muse.event.content import Limit, ModelFacts, Settings
 from muse.runtime.session import Session
 
 WINDOWS: Final = {
@@ -113,22 +113,23 @@ def facts(config: Config, usable: Iterable[str]) -> tuple[ModelFacts, ...]:
     return (*families, *named)
 
 
-def require_prices(config: Config, settings: Settings) -> None:
-    """Raises `ConfigError` where a budget of money holds and it is not known what a model costs."""
+def with_prices(config: Config, settings: Settings) -> Settings:
+    """The settings with what else is known of prices where a budget of money holds: whose models are free, or told by
+    the provider. Raises `ConfigError` where it is not known what the model or a fallback costs."""
     if not any(limit.what == "cost_microusd" for limit in settings.limits):
-        return
+        return settings
+    known = {one.name for one in settings.facts}
+    plain = (f"{name}/*" for name, one in (BUILT_IN | config.providers).items() if _needs_no_price(one))
+    more = tuple(ModelFacts(name=name) for name in plain if name not in known)
+    settings = msgspec.structs.replace(settings, facts=settings.facts + more)
     for ref in (session_ref(settings), *settings.fallbacks):
-        if not is_priced(config, settings, ref):
+        if not is_priced(settings, ref):
             raise ConfigError(
                 f"a budget of money, and no price of {ref.name} is known", hint=NO_PRICE.format(name=ref.name)
             )
+    return settings
 
 
-def is_priced(config: Config, settings: Settings, ref: ModelRef) -> bool:
-    """Whether it can be told what a request to this model costs: by the settings, because the provider says so, or
-    because it takes no key."""
-    known = facts_of(settings, ref)
-    provider = (BUILT_IN | config.providers).get(ref.provider)
-    free = ref.dialect == "scripted" or (provider is not None and not provider.api_key_env)
-    tells = provider is not None and provider.base_url == BUILT_IN["openrouter"].base_url
-    return bool(known.input_microusd or known.output_microusd) or free or tells
+def _needs_no_price(provider: Provider) -> bool:
+    """A server of one's own, or a provider that says what each request cost."""
+    return not provider.api_key_env or provider.base_url == BUILT_IN["openrouter"].base_url

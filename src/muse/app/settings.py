@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from muse import __version__
-from muse.app.budgets import facts, limits_of, merged, require_prices, with_budget
+from muse.app.budgets import facts, limits_of, merged, with_budget, with_prices
 from muse.app.cut_off import require_whole
 from muse.app.models import usable_providers
 from muse.app.places import event_at
@@ -76,8 +76,7 @@ def limited(
     found = with_budget(settings, budget, state)
     if fallbacks:
         found = with_fallbacks(config, found, fallbacks.split(","))
-    require_prices(config, found)
-    return found
+    return with_prices(config, found)
 
 
 def _limits(config: Config) -> dict[str, int]:

@@ -15,6 +15,7 @@ from muse.decide import compaction
 from muse.event.content import Role
 from muse.event.conversation import Answered, ModelRequest, TranscriptItem
 from muse.fold.models import facts_of as facts_of
+from muse.fold.models import is_priced as is_priced
 from muse.fold.models import model_ref
 from muse.fold.models import ref_of as ref_of
 from muse.fold.models import session_ref as session_ref

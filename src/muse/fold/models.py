@@ -18,7 +18,8 @@ def session_ref(settings: Settings) -> ModelRef:
 
 def ref_of(state: Session, text: str) -> ModelRef | None:
     """The model that `text` names: `provider/name`, or a bare name of the session's provider; None where the session
-    reaches no such provider. "" is the session's own model."""
+    reaches no such provider, or has a budget of money and does not know what that model costs. "" is the session's own
+    model."""
     settings = state.settings
     if settings is None:
         return None
@@ -27,9 +28,13 @@ def ref_of(state: Session, text: str) -> ModelRef | None:
         return own
     known = {one.provider: one.dialect for one in (*settings.models, *settings.fallbacks, own)}
     provider, slash, name = text.partition("/")
-    if slash and name and provider in known:
-        return _ref(settings, provider, known[provider], name)
-    return None if slash else _ref(settings, own.provider, own.dialect, text)
+    if slash and not (name and provider in known):
+        return None
+    found = (
+        _ref(settings, provider, known[provider], name) if slash else _ref(settings, own.provider, own.dialect, text)
+    )
+    costs = any(limit.what == "cost_microusd" for limit in settings.limits)
+    return None if costs and not is_priced(settings, found) else found
 
 
 def _ref(settings: Settings, provider: str, dialect: str, name: str) -> ModelRef:
@@ -70,6 +75,14 @@ def facts_of(settings: Settings, ref: ModelRef) -> ModelFacts:
     families = [one for one in settings.facts if one.name.endswith("*") and ref.name.startswith(one.name[:-1])]
     families.sort(key=lambda one: len(one.name))
     return (named or families[-1:] or [ModelFacts(name=ref.name)])[0]
+
+
+def is_priced(settings: Settings, ref: ModelRef) -> bool:
+    """Whether it is known what a request to this model costs. All models of a provider are known by `provider/*`, where
+    it says so itself or is free."""
+    known = facts_of(settings, ref)
+    free = ref.dialect == "scripted" or any(one.name == f"{ref.provider}/*" for one in settings.facts)
+    return bool(known.input_microusd or known.output_microusd) or free
 
 
 def priced(settings: Settings, ref: ModelRef, usage: Usage) -> Usage:
