@@ -8,13 +8,14 @@ This module joins the making of trees with what works in them; when one is made 
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
+from muse.app.places import open_log, path_of
 from muse.app.sandbox import sandbox_of_tree
 from muse.app.tree_folders import entry_name, worktree_folder
 from muse.app.watching import Watching
@@ -24,6 +25,7 @@ from muse.errors import MuseError
 from muse.event.kinds import WorktreePrepared, WorktreeRemoved
 from muse.event.text import clean
 from muse.log.protocol import Log
+from muse.runtime.children import net_changes
 from muse.runtime.places import Place, left_behind
 from muse.runtime.session import Session
 
@@ -75,11 +77,11 @@ class Worktrees:
             self._own[agent] = self._opened(agent, folder)
         return self._own[agent].place
 
-    async def prepare(self, agent: str, source: Path) -> WorktreePrepared:
+    async def prepare(self, agent: str, source: Path, since: int, lanes: frozenset[str]) -> WorktreePrepared:
         """As the protocol says."""
         self._forget(agent)
         async with self._at_once():
-            return await anyio.to_thread.run_sync(self._prepare, agent, source)
+            return await anyio.to_thread.run_sync(self._prepare, agent, source, since, lanes)
 
     async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
         """As the protocol says."""
@@ -119,7 +121,7 @@ class Worktrees:
         folder = self._folder(agent)
         return next((one for one in (workspace, *workspace.parents) if one.parent == folder), workspace)
 
-    def _prepare(self, agent: str, source: Path) -> WorktreePrepared:
+    def _prepare(self, agent: str, source: Path, since: int, lanes: frozenset[str]) -> WorktreePrepared:
         from muse.effect.snapshot import SnapshotError
         from muse.effect.worktree import make
 
@@ -129,6 +131,8 @@ class Worktrees:
             workspace = str(made.workspace)
             if clean(workspace).exact is not None:
                 return _failed("the folder's name is not UTF-8, and a log names folders as text")
+            if since:
+                self._lay_own_over(made.workspace, since, lanes)
         except (MuseError, OSError) as error:
             hint = getattr(error, "hint", "")
             return _failed(self._secrets.mask(f"{error}; {hint}" if hint else str(error)))
@@ -141,6 +145,16 @@ class Worktrees:
             left = (*left, f"and {len(made.left_out) - len(left)} more")
         named = tuple(self._secrets.mask(clean(path).text) for path in left)
         return WorktreePrepared(path=workspace, base=made.base, tree=tree, left_out=named)
+
+    def _lay_own_over(self, workspace: Path, since: int, lanes: frozenset[str]) -> None:
+        """What the agent had changed in its earlier tree. Raises WorktreeError, OSError and what a log raises."""
+        from muse.effect.worktree import put
+
+        with closing(open_log(path_of(self._log), check=False)) as log:
+            for change in net_changes(log, since, lanes):
+                if change.after is not None or not change.after_mode:
+                    data = None if change.after is None else log.get_blob(change.after.blob)
+                    put(workspace, change.path, data, change.after_mode)
 
     def _remove(self, agent: str, path: str, base: str, tree: str, left: tuple[str, ...], why: str) -> WorktreeRemoved:
         from muse.effect.worktree import discard

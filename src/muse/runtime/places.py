@@ -36,9 +36,10 @@ class Trees(Protocol):
         """What the agent whose tree it is, and those that share it, work with. Asked once in an owner's life."""
         ...
 
-    async def prepare(self, agent: str, source: Path) -> WorktreePrepared:
+    async def prepare(self, agent: str, source: Path, since: int, lanes: frozenset[str]) -> WorktreePrepared:
         """Make the tree of an agent, from the files as they are in `source` now; what an earlier try left goes first.
-        Why there can be none stands in `error`; nothing is raised but for cancellation."""
+        Over these goes what the log holds of changes in `lanes` after the event `since` (0: nothing does): the agent
+        had a tree before. Why there can be none stands in `error`; nothing is raised but for cancellation."""
         ...
 
     async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
@@ -127,7 +128,10 @@ class TreeCare:
             if self._trees is None:
                 body = WorktreePrepared(path="", base="", error="this host makes no working trees")
             else:
-                body = await self._trees.prepare(agent_id, Path(agents.root(state, agent.parent)))
+                lanes = frozenset(one for one in state.agents if agents.home(state, one) == agent_id)
+                since = agent.spawned if agent.changed else 0
+                source = Path(agents.root(state, agent.parent))
+                body = await self._trees.prepare(agent_id, source, since, lanes)
             self._places.forget(agent_id)
         finally:
             self._busy.discard(agent_id)

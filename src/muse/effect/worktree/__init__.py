@@ -1,6 +1,7 @@
 """Working trees for agents: a git worktree with the parent's uncommitted files laid over it, or a copy of a folder."""
 
 from muse.effect.worktree.copying import WorktreeError as WorktreeError
+from muse.effect.worktree.copying import put as put
 from muse.effect.worktree.linked import Linked as Linked
 from muse.effect.worktree.linked import linked as linked
 from muse.effect.worktree.making import Made as Made

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from muse.effect.tool.files import opened_folder
 from muse.errors import MuseError
 from muse.event.text import clean
 
@@ -103,6 +104,25 @@ def lay_over(source: Path, target: Path, paths: Iterable[bytes], limits: Limits)
             os.makedirs(os.path.dirname(other + path), exist_ok=True)
             os.symlink(leads, other + path)
     return left
+
+
+def put(root: Path, path: str, data: bytes | None, mode: int) -> None:
+    """Make a path below `root` hold this content (None: nothing), as a link where the mode says so. No link is followed
+    on the way. Raises WorktreeError for a path that leads out, OSError."""
+    if not _is_plain(os.fsencode(path)):
+        raise WorktreeError(f"{clean(path).text} is no path of a working tree")
+    parts = path.split("/")
+    with opened_folder(root, parts[:-1], create=data is not None) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(parts[-1], dir_fd=folder)
+        if data is None:
+            return
+        if stat.S_ISLNK(mode):
+            os.symlink(os.fsdecode(data), parts[-1], dir_fd=folder)
+            return
+        file = os.open(parts[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode & 0o777, dir_fd=folder)
+        with os.fdopen(file, "wb") as opened:
+            opened.write(data)
 
 
 def walked(source: Path, without: Path) -> Iterator[bytes]:
