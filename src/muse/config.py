@@ -23,6 +23,7 @@ from muse.errors import ConfigError
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+Percent = Annotated[int, msgspec.Meta(ge=0, le=95)]
 Amount = int | float | str
 Dialect = Literal["anthropic", "openai"]
 NoticeKind = Literal["finished", "failed", "approval", "question", "limit"]
@@ -101,6 +102,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     notify_on: tuple[NoticeKind, ...] = get_args(NoticeKind)
     bell: bool = True
     park_after: Positive = 60
+    compact_at: Percent = 80
     fallback_models: tuple[str, ...] = ()
     budget: Budget = Budget()
     models: dict[str, KnownModel] = {}

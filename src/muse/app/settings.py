@@ -28,6 +28,7 @@ LIMITS = {
     "max_parallel_tools": "parallel_tools_max",
     "shell_timeout": "shell_timeout_seconds",
     "park_after": "park_seconds_min",
+    "compact_at": "compact_permille",
     "retry_base_ms": "retry_base_ms",
 }
 """Key of the settings file → field of the settings that a session records."""
@@ -83,6 +84,7 @@ def _limits(config: Config) -> dict[str, int]:
     found = {name: getattr(config, key) for key, name in LIMITS.items()}
     if found["approval_timeout_seconds"] is None:
         found["approval_timeout_seconds"] = APPROVAL_TIMEOUT
+    found["compact_permille"] *= 10
     return found
 
 
