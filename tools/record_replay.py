@@ -1,8 +1,8 @@
-"""Draws the screens of `muse replay` for the docs: the installed program in a real terminal (tmux), as it looks there.
+"""Draws the screens of `muse replay` and `muse agents` for the docs: the installed program in a real terminal (tmux).
 
-    .venv/bin/python tools/record_replay.py      writes docs/pictures/replay-*.txt and .svg
+    .venv/bin/python tools/record_replay.py      writes docs/pictures/replay*.txt, agents.txt and .svg
 
-The session is the one that the tests look at. The same screen gives the same picture.
+The sessions are those that the tests look at. The same screen gives the same picture.
 """
 
 import re
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.ui.tui.fanout import write_fanout
 from tests.ui.tui.made import write_session
 from tests.ui.tui.terminals import Terminal
 from tools.record_demo import (
@@ -123,26 +124,39 @@ def _drawn(piece: Piece) -> Iterator[str]:
         )
 
 
+AGENTS: Final = ("agents", 116, 26, ("w", "a"), "may this run?")
+
+
+def shot(
+    name: str, line: str, columns: int, rows: int, keys: tuple[str, ...], begins: str, shows: str, folder: Path
+) -> None:
+    """One picture: of a command in `folder`, of its screen after some keys."""
+    terminal = Terminal(f"{MUSE} {line}", columns, rows, folder, {"HOME": str(folder), "MUSE_HOME": f"{folder}/muse"})
+    try:
+        terminal.wait(lambda screen: begins in screen)
+        if keys:
+            terminal.keys(*keys)
+        plain = terminal.wait(lambda screen: shows in screen and "reading" not in screen)
+        styled = terminal.screen(styles=True)
+    finally:
+        terminal.close()
+    (PICTURES / f"{name}.txt").write_text(plain, encoding="utf-8")
+    command = line.partition(" ")[0]
+    drawn = picture(styled, columns, rows, f"muse {command}: a screen of {columns} by {rows}")
+    (PICTURES / f"{name}.svg").write_text(drawn, encoding="utf-8")
+    print(PICTURES / f"{name}.svg")
+
+
 def main() -> None:
     """Take all pictures."""
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
         write_session(folder / "checkout.muse")
         for name, seq, columns, rows, keys, shows in SHOTS:
-            line = f"{MUSE} replay checkout.muse@{seq}"
-            terminal = Terminal(line, columns, rows, folder, {"HOME": home, "MUSE_HOME": f"{home}/muse"})
-            try:
-                terminal.wait(lambda screen, seq=seq: f"── #{seq} " in screen)
-                if keys:
-                    terminal.keys(*keys)
-                plain = terminal.wait(lambda screen, shows=shows: shows in screen and "reading" not in screen)
-                styled = terminal.screen(styles=True)
-            finally:
-                terminal.close()
-            (PICTURES / f"{name}.txt").write_text(plain, encoding="utf-8")
-            drawn = picture(styled, columns, rows, f"muse replay: a screen of {columns} by {rows}")
-            (PICTURES / f"{name}.svg").write_text(drawn, encoding="utf-8")
-            print(PICTURES / f"{name}.svg")
+            shot(name, f"replay checkout.muse@{seq}", columns, rows, keys, f"── #{seq} ", shows, folder)
+        write_fanout(folder / "release.muse", "work")
+        name, columns, rows, keys, shows = AGENTS
+        shot(name, "agents release.muse", columns, rows, keys, "── main ", shows, folder)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from tests.ui.driving import World, eventually, shell
 from tests.ui.tui.fanout import Fanout, write_fanout
 from tests.ui.tui.made import SESSION
 
-
 NOTHING = "no session of this folder runs or waits for anybody: muse agents --all shows the rest\n"
 
 

@@ -69,6 +69,8 @@ def steer(session: SessionRows, row: AgentRow, text: str) -> Saying:
     """Words that join its running turn."""
     if not text.strip():
         raise UsageError("there is nothing to say")
+    if row.state == "cancelled" and row.parent:
+        raise UsageError(f"{row.agent} was cancelled, and stays so")
     return _to(session, row, f"said to {row.agent}", lambda origin: kinds.AgentSteered(text=text, origin=origin))
 
 
