@@ -125,6 +125,13 @@ def test_words_for_a_child_stand_in_its_lane(fan: Fan) -> None:
     assert not fan.state.agents["main"].steers
 
 
+def test_the_address_of_an_event_means_its_agent(fan: Fan) -> None:
+    assert fan.said("steer", f"{NAME}@{fan.question}", "hurry")["agent"] == "main.1"
+    assert fan.said("pause", f"{NAME}@{fan.question}")["agent"] == "main.1"
+    for command in (["steer", f"{NAME}@9999", "x"], ["cancel", f"{NAME}@9999"], ["answer", f"{NAME}@9999", "x"]):
+        assert "there is no event 9999" in fan.refused(*command)
+
+
 def test_a_child_that_has_finished_is_woken_and_the_sender_is_told_so(fan: Fan) -> None:
     event = fan.said("steer", f"{NAME}:main.3", "one thing more")
     assert "had finished" in event["told"]
@@ -219,6 +226,23 @@ def test_a_pause_holds_until_it_is_over(fan: Fan) -> None:
     assert f"muse continue {NAME} --tree" in fan.refused("continue", NAME)
     fan.said("continue", f"{NAME}:main.2")
     assert "is not paused" in fan.refused("continue", f"{NAME}:main.2")
+
+
+def test_who_watches_is_told_what_waits_and_who_is_paused(fan: Fan) -> None:
+    fan.said("pause", f"{NAME}:main.4")
+    fan.said("pause", f"{NAME}:main.2")
+    fan.telling.close()
+    told = fan.ask("attach", NAME).err
+    assert f'muse answer {NAME}@{fan.question} "…"' in told
+    assert "    2  blue" in told
+    assert f"paused: main.2, main.4; go on: muse continue {NAME}:main.2, or muse continue {NAME} --tree" in told
+    fan.said("answer", f"{NAME}@{fan.question}", "red")
+    fan.said("continue", NAME, "--tree")
+    fan.said("pause", NAME)
+    told = fan.ask("attach", NAME).err
+    assert "muse answer" not in told
+    assert told.count("paused: ") == 1
+    assert f"paused: nothing new starts; go on: muse continue {NAME}\n" in told
 
 
 def test_a_tree_is_paused_and_goes_on_as_one(fan: Fan) -> None:

@@ -163,8 +163,7 @@ def _call(to: Listener, client_id: str) -> tuple[str, str]:
     """The agent and key of the call that the addressed event belongs to, while it is open (a command said again with
     its id needs no open call)."""
     event = app.event_at(to.log, to.address.seq)
-    if event is None:
-        raise UsageError(f"there is no event {to.address.seq}", hint=f"muse log {to.name} lists them")
+    assert event is not None, "an address of an event that is not there leads to no listener"
     call = getattr(event.body, "call", "")
     if not isinstance(call, str) or not call:
         raise UsageError(

@@ -28,23 +28,20 @@ NUMBER_DIGITS_MAX: Final = 2
 
 
 class Listener(msgspec.Struct):
-    """A session that can be spoken to: its log, its state, and the pid of who runs it (0: nobody)."""
+    """A session that can be spoken to: its log, its state, and the pid of who runs it (0: nobody). `lane` is the agent
+    that is meant: the one that is named, or that of the event at SEQ, or `main`."""
 
     log: app.Log
     state: app.Session
     path: Path
     address: Address
     pid: int
+    lane: str = "main"
 
     @property
     def name(self) -> str:
         """What names the session to a person."""
         return short_id(self.log.session)
-
-    @property
-    def lane(self) -> str:
-        """The agent that is meant: `main` where none is named."""
-        return self.address.agent or "main"
 
     def of(self, lane: str) -> str:
         """The address of an agent."""
@@ -96,9 +93,17 @@ def listening(path: Path, address: Address, tried: str) -> Iterator[Listener]:
     try:
         app.refuse_agents(log, CLIENT, tried)
         state = app.state_of(log)
-        yield Listener(log, state, path, address, app.owner_pid(path))
+        yield Listener(log, state, path, address, app.owner_pid(path), address.agent or _lane_of(log, address.seq))
     finally:
         log.close()
+
+
+def _lane_of(log: app.Log, seq: int) -> str:
+    """The agent of an event; `main` where none is meant."""
+    event = app.event_at(log, seq) if seq else None
+    if seq and event is None:
+        raise UsageError(f"there is no event {seq}", hint=f"muse log {short_id(log.session)} lists them")
+    return event.agent if event is not None else "main"
 
 
 def acknowledge(to: Listener, seq: int, said: str, *, as_json: bool, **more: object) -> None:
