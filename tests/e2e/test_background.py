@@ -110,6 +110,30 @@ def test_a_long_prompt_with_odd_characters_arrives_whole(rig: Rig) -> None:
     assert prompted["body"]["text"] == prompt
 
 
+def test_words_are_seen_before_they_are_recorded_and_again_of_the_next_owner(rig: Rig) -> None:
+    """The model says a piece (twelve characters) a minute; nothing of it is an event when it is read."""
+    slow = {"text": "one two four" + "never seen here", "piece_delay_ms": 60_000}
+    session = begun(rig, "exec", "-m", rig.script([slow]), "count")["session"]
+    terminal = OnTerminal([MUSE, "attach", "--follow", session], rig.environment | {"TERM": "xterm"}, rig.workspace)
+    try:
+        terminal.expect("one two four")
+        assert not rig.of_type("model.responded")
+        (before,) = told(rig.muse("ls", "--json"))
+        os.kill(before["pid"], signal.SIGKILL)
+        rig.wait_for(lambda: told(rig.muse("ls", "--json"))[0]["state"] == "stopped")
+        assert begun(rig, "resume", session)["session"] == session
+        terminal.expect("reopened")
+        terminal.expect("asks scripted/")
+        terminal.expect("one two four")
+        assert rig.muse("cancel", session).returncode == 0
+        terminal.expect("closed")
+        terminal.send("\x03")
+        assert terminal.end()[0] == 130
+    finally:
+        terminal.close()
+    assert [event["body"].get("partial") for event in rig.of_type("model.failed")] == ["one two four"]
+
+
 # -- muse up -----------------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +187,21 @@ def test_what_a_provider_refused_is_tried_again_only_when_asked_for(rig: Rig) ->
     (one,) = told(rig.muse("up", "--all", "--json"))
     assert one["fate"] == "resumed"
     assert rig.muse("attach", "-q", one["session"]).returncode == 0
+
+
+def test_no_more_than_so_many_run_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    from muse.app import up
+
+    waits = rig.script([ASKS, DONE])
+    sessions = [begun(rig, "exec", "-m", waits, f"ask {number}")["session"] for number in range(3)]
+    for session in sessions:
+        rig.wait_for(lambda session=session: rig.of_type("approval.requested", session=session))
+    rig.kill_all()
+    monkeypatch.setenv("MUSE_HOME", str(rig.muse_home))
+    monkeypatch.setattr(up, "HOSTS_MAX", 2)
+    found = {seen.session: seen for seen in app.open_sessions()}
+    assert [found[session].fate for session in sessions] == ["skipped", "open", "open"], "the newest come first"
+    assert "2 sessions run at once" in found[sessions[0]].why
 
 
 def test_who_cannot_be_gone_on_with_is_named_with_the_reason_and_its_exit_code(rig: Rig) -> None:

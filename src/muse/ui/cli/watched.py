@@ -11,7 +11,15 @@ from collections import deque
 from typing import Final
 
 from muse.event.envelope import Event
-from muse.event.kinds import ModelFailed, ModelRequested, ModelResponded, ToolFinished, ToolStarted
+from muse.event.kinds import (
+    EffectReconciled,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    SessionOpened,
+    ToolFinished,
+    ToolStarted,
+)  # fmt: skip
 from muse.event.signal import Piece
 from muse.ui.cli.live import Live, without_words
 from muse.ui.cli.output import WIDTH_MAX
@@ -67,6 +75,9 @@ class Watched(Live):
             event = self._restated(event, body)
         elif isinstance(body, ModelFailed | ToolFinished):
             self._finish_line(self._voices.get(body.call))
+        elif isinstance(body, SessionOpened):  # who spoke until now was another owner's
+            for voice in self._voices.values():
+                self._finish_line(voice)
         super().event(event)
         self._follow(event)
 
@@ -102,8 +113,11 @@ class Watched(Live):
         body = event.body
         if isinstance(body, ModelRequested) and body.purpose == "turn":
             self._voices[body.call] = _Voice(event.agent, body.attempt, speaks=True)
-        elif isinstance(body, ToolStarted):
+        elif isinstance(body, ToolStarted) or (isinstance(body, EffectReconciled) and body.verdict == "attached"):
             self._voices[body.call] = _Voice(event.agent, body.attempt, speaks=False)
+        elif isinstance(body, SessionOpened):
+            self._voices.clear()
+            self._speaker = None
         elif isinstance(body, ModelResponded | ToolFinished):
             voice = self._voices.pop(body.call, None)
             self._speaker = None if voice is self._speaker else self._speaker
