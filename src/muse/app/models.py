@@ -78,5 +78,13 @@ class Clients:
         return self._clients[place]
 
 
+def clients_of(config: Config, settings: Settings, given: Model | None) -> tuple[Model, Clients | None]:
+    """The session's own client, and where to have those of other models. One that is `given` is asked for all."""
+    if given is not None:
+        return given, None
+    own = model_of(config, settings)
+    return own, Clients(config, session_ref(settings), own)
+
+
 def _place(ref: ModelRef) -> tuple[str, str, str]:
     return ref.provider, ref.dialect, ref.model if ref.dialect == "scripted" else ""

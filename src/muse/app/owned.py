@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from muse.app.commands import known_secrets, screen
-from muse.app.models import Clients, model_of, rules
+from muse.app.models import clients_of, rules
 from muse.app.places import event_at, open_log, path_of, run_folder
 from muse.app.roles import settings_roles
 from muse.app.sandbox import sandbox_of
@@ -18,7 +18,6 @@ from muse.app.watching import Watching
 from muse.app.worktrees import Worktrees
 from muse.config import Config
 from muse.decide.agent_tools import agent_tools
-from muse.decide.context import session_ref
 from muse.effect.protocol import Model, Tool, Workspace
 from muse.errors import MuseError
 from muse.event.content import Settings, ToolSpec
@@ -64,10 +63,7 @@ class Owned:
         from muse.effect.runner import Runner, RunnerLeftovers
         from muse.effect.tool import builtin_tools
 
-        reach = None
-        if model is None:
-            model = model_of(config, settings)
-            reach = Clients(config, session_ref(settings), model)
+        model, reach = clients_of(config, settings, model)
         self._secrets = known_secrets(config)
         self._mine: set[str] = set()
         self.sandbox = sandbox_of(config, settings, workspace, path_of(log))
@@ -109,9 +105,8 @@ class Owned:
             settled=self._settled, on_signal=self._signal, changes=self._watching.changes,
             leftovers=RunnerLeftovers(self._runner, self._secrets.mask), trees=self._trees, reach=reach,
         )  # fmt: skip
-        self._log = log
         self._on_event, self._on_signal = on_event, on_signal
-        self._live = LiveSignals(run_folder(log.session), log.session)
+        self._log, self._live = log, LiveSignals(run_folder(log.session), log.session)
         self.running = Running(
             log, ownership, rules(), equipment, self._event, stay=stay, show_after=show_after, on_fatal=on_fatal,
             screen=self._screen,
