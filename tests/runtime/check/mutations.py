@@ -18,8 +18,8 @@ from muse.event.content import BlobRef
 from muse.event.envelope import Event
 from muse.log.protocol import Log, Stored
 
-OTHER_AGENT = "main.1"
-NAMES = ("request", "approval", "command")
+OTHER_AGENTS = ("main.1", "main")
+NAMES = ("request", "approval", "command", "question", "prompt")
 """Fields of bodies that name another event."""
 
 
@@ -120,7 +120,7 @@ def _headers(event: Event) -> Iterator[tuple[str, Any]]:
     yield "time", "2031-02-03T04:05:06.000007Z"
     yield "type", "agent.paused" if event.type != "agent.paused" else "agent.continued"
     yield "v", event.v + 1
-    yield "agent", OTHER_AGENT
+    yield "agent", next(one for one in OTHER_AGENTS if one != event.agent)
     yield "epoch", event.epoch + 1
     if event.seq > 1:
         yield "cause", 0 if event.cause else 1

@@ -6,6 +6,7 @@ their host, limits, refused commands. They are data: they need not be made again
 ever.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -24,9 +25,11 @@ from muse.event.kinds import (
     AgentPaused,
     AgentSteered,
     BudgetRaised,
+    CancelRequested,
     ModelChanged,
     NoteAdded,
     PolicyChanged,
+    QuestionAnswered,
     UserPrompted,
 )  # fmt: skip
 from muse.log.export import write_export
@@ -278,9 +281,123 @@ def unknown(rig: Rig) -> None:
     assert rig.of_type("files.unknown")
 
 
+def use(name: str, **arguments: Any) -> list[Any]:
+    return [name, arguments]
+
+
+AGENTS = {
+    "steps": [
+        {"text": "Two of you, side by side.", "uses": [use("spawn", agents=[
+            {"task": "mend the shop", "name": "Ann", "isolation": "worktree"},
+            {"task": "read the tax", "tools": ["read"]}])]},
+        {"uses": [use("spawn", task="count slowly", background=True, isolation="shared"),
+                  use("spawn", task="dig deep", background=True, isolation="shared", mode="plan")]},
+        {"uses": [use("message", to="main.3", text="count faster"), use("message", to="main.9", text="lost"),
+                  use("wait", agents=["main.3"], until="any", seconds=1)]},
+        {"uses": [use("ask", question="Which colour?", options=["red", "blue"]), use("result", agent="main.3"),
+                  use("ask", question="And which size?")]},
+        {"uses": [use("cancel", agent="main.4", why="dug deep enough"), use("cancel", agent="main.1")]},
+        {"uses": [use("wait"), use("spawn", task="nothing", role="nobody")]},
+        {"text": "All is done."}, {"text": "So it is."},
+    ],
+    "lanes": [
+        {"when": "mend the shop", "steps": [
+            {"uses": [use("write", path="src/shop.py", content="TOTAL = 1\n"), use("message", to="parent", text="half"),
+                      use("shell", command="echo x > made.txt")]},
+            {"uses": [use("edit", path="src/shop.py", edits=[{"old": "1", "new": "2"}])]}, {"text": "Mended."}]},
+        {"when": "read the tax", "steps": [{"uses": [use("read", path="src/tax.py")]}, {"text": "It is 19."}]},
+        {"when": "count slowly", "steps": [
+            shell(f"{GATE}echo counted"), shell("echo and counted"), {"text": "Three."}, {"text": "Three again."}]},
+        {"when": "dig deeper", "steps": [{"text": "Deep.", "piece_delay_ms": 20_000}]},
+        {"when": "dig deep", "steps": [
+            {"uses": [use("spawn", task="dig deeper", tools=["read"])]}, {"text": "Found nothing."}]},
+    ],
+}  # fmt: skip
+
+
+def agents(rig: Rig) -> None:
+    """A fan-out in the foreground, with a working tree and a role; two in the background, one of which has a child;
+    messages, questions, waits and a cancelling by agents; people who steer, pause, continue and cancel them."""
+    here = Origin(pid=os.getpid(), user="t")
+    path = rig.folder / "agents.json"
+    path.write_text(json.dumps(AGENTS))
+    host = rig.start("exec", "--yolo", "-m", f"scripted/{path}", "go on")
+    rig.wait_for((rig.home / "starts").exists)
+    questions = rig.wait_for(lambda: rig.of_type("question.asked")[1:] and rig.of_type("question.asked"))
+    say(rig, AgentSteered(text="mind your head", origin=here), "main.4")
+    say(rig, UserPrompted(text="and then that", origin=here), "main.3")
+    queued = rig.of_type("user.prompted")[-1]["seq"]
+    say(rig, AgentPaused(target="tree", why="a while", origin=here), "main.3")
+    say(rig, CancelRequested(target="prompt", prompt=queued, origin=here), "main.3")
+    for question, text in zip(questions, ("blue", "large"), strict=True):
+        say(rig, QuestionAnswered(question=question["seq"], text=text, origin=here))
+    say(rig, QuestionAnswered(question=questions[0]["seq"], text="red", origin=here))
+    rig.wait_for(lambda: [one for one in rig.of_type("agent.finished") if one["agent"] == "main.4"])
+    (rig.workspace / "gate").touch()
+    rig.wait_for(lambda: [one for one in rig.of_type("tool.finished") if one["agent"] == "main.3"])
+    say(rig, AgentContinued(target="tree", origin=here), "main.3")
+    assert host.wait(60) == 0, rig.said()
+    say(rig, AgentSteered(text="once more", origin=here), "main.3")
+    say(rig, CancelRequested(target="tree", why="and no further", origin=here), "main.2")
+    assert rig.muse("resume", "last").returncode == 0, rig.said()
+
+
+def shorter(rig: Rig) -> None:
+    """A conversation near its model's window: results leave it, older turns are summed up, twice, once in vain; what
+    left is read again."""
+    (rig.workspace / "long.txt").write_text("".join(f"{number}: {'x' * 50}\n" for number in range(1, 200)))
+    read = {"text": "I read it. " + "Hm. " * 300, "uses": [use("read", path="long.txt")]}
+    path = rig.folder / "long.json"
+    steps = [*([read] * 5), {"uses": [use("recall", call="main/2")]}, *([read] * 2), {"text": "Read."}]
+    failing = {"failure": "too_large", "times": 9}
+    path.write_text(json.dumps({"steps": steps, "summary": {"text": "All is x.", "failure": failing}}))
+    rig.settings(f'retry_base_ms = 1\nmax_model_attempts = 2\n[models."scripted/{path}"]\ncontext = 9000\n')
+    done = rig.muse("exec", "--yolo", "-m", f"scripted/{path}", "-c", "max_output_tokens=500", "go on")
+    assert done.returncode == 0, done.stderr
+    path.write_text(json.dumps({"steps": [*steps, *([read] * 4), {"text": "Again."}], "summary": {"text": "All x."}}))
+    done = rig.muse("resume", "last", "once more")
+    assert done.returncode == 0, done.stderr
+
+
+def halts(rig: Rig) -> None:
+    """Budgets of a session, of agents and of a tree that are reached and raised; a provider that wants a long wait."""
+    path, second = rig.folder / "first.json", rig.folder / "second.json"
+    wait = {"failure": "rate_limited", "retry_after_ms": 1_500}
+    steps = [
+        {"text": "One.", "failure": wait},
+        {"uses": [use("spawn", agents=[{"task": "help", "isolation": "shared"}], background=True)]},
+        {"uses": [use("read", path="src/tax.py")]}, {"uses": [use("wait")]}, {"text": "Enough."}, {"text": "More."},
+    ]  # fmt: skip
+    steps[0]["uses"] = [use("read", path="src/shop.py")]
+    lane = [{"uses": [use("read", path="src/tax.py")]}] * 3 + [{"text": "Helped."}]
+    path.write_text(json.dumps({"steps": steps, "lanes": [{"when": "help", "steps": lane}]}))
+    shutil.copy(path, second)
+    rig.settings("retry_base_ms = 1\npark_after = 1\n")
+    budgets = ("--budget", "calls=4,agent.calls=3,tree.tokens=9k,time=1h")
+    done = rig.muse("exec", "--yolo", "-m", f"scripted/{path}", *budgets, "go on")
+    assert done.returncode == 5, (done.returncode, done.stderr)
+    done = rig.muse("resume", "last", "--budget", "calls=30,agent.calls=20", "and on")
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+def fallen(rig: Rig) -> None:
+    """Models that cannot be had: an agent goes on with the next one of its fallbacks; another asks another provider."""
+    first, second = (rig.folder / f"{name}.json" for name in ("first", "second"))
+    steps = [{"uses": [use("spawn", task="help", model="shop/some-model", isolation="shared")]}, {"text": "Done."}]
+    busy = {"failure": "overloaded", "times": 9}
+    first.write_text(json.dumps({"steps": [{**steps[0], "failure": busy}, steps[1]]}))
+    second.write_text(json.dumps({"steps": steps}))
+    with OpenAIServer([Step(text="Helped.")]) as server:
+        rig.provider("openai", server.base_url, "max_model_attempts = 2")
+        more = ("--fallback-model", f"scripted/{second}")
+        done = rig.muse("exec", "--yolo", "-m", f"scripted/{first}", *more, "go on")
+        assert done.returncode == 0, (done.returncode, done.stderr)
+
+
 SESSIONS = {
     "anthropic": lambda rig: wire(rig, "anthropic"), "openai": lambda rig: wire(rig, "openai"), "crashes": crashes,
-    "processes": processes, "limits": limits, "stops": stops, "rules": rules, "unknown": unknown,
+    "processes": processes, "limits": limits, "stops": stops, "rules": rules, "unknown": unknown, "agents": agents,
+    "shorter": shorter, "halts": halts, "fallen": fallen,
 }  # fmt: skip
 
 

@@ -26,19 +26,16 @@ DRAWN = 2
 """Mutations of each class, where not all are taken."""
 
 NOT_RECORDED = {
-    "agent.finished": "one agent only so far", "agent.messaged": "one agent only so far",
-    "context.compacted": "not done yet", "head.signed": "not done yet", "log.imported": "nothing is derived from it",
+    "head.signed": "not done yet", "log.imported": "nothing is derived from it",
     "log.recovered": "nothing is derived after it", "log.redacted": "nothing is derived after most of it",
-    "question.answered": "not done yet", "question.asked": "not done yet", "result.delivered": "one agent only so far",
     "session.forked": "not done yet", "source.kept": "nothing is derived from it",
     "session.rewound": "not done yet", "workspace.restored": "not done yet",
-    "worktree.prepared": "one agent only so far", "worktree.removed": "one agent only so far",
 }  # fmt: skip
 """Types that no session in practice holds (yet)."""
 
 COMMANDS = (
-    "agent.continued", "agent.paused", "agent.steered", "budget.raised", "cancel.requested", "model.changed",
-    "note.added", "policy.changed", "user.prompted",
+    "agent.continued", "agent.paused", "agent.steered", "budget.raised", "note.added", "policy.changed",
+    "question.answered", "user.prompted",
 )  # fmt: skip
 
 NEVER: dict[str, str] = {
@@ -51,15 +48,8 @@ NEVER: dict[str, str] = {
     "note.added .text": "words for people, which reach no model",
     "note.added header.agent": "a remark changes nothing in any lane",
     "note.added after the next": "a remark changes nothing at any place",
-    "agent.paused header.agent": "taken back before anything was due",
-    "agent.paused header.type": "nothing was due meanwhile",
     "budget.raised .value": "a limit that was not reached again",
     "budget.raised after the next": "between two commands nothing happens",
-    "model.changed after the next": "no request was due between the two",
-    "model.changed header.agent": "a model is changed for the whole session",
-    "cancel.requested .call": "a turn is cancelled whatever call it names",
-    "cancel.requested after the next": "the other came in at the same moment",
-    "cancel.requested said twice": "what is cancelled already stays so",
     "command.refused .why": "what the owner saw of the process that gave it, which is gone",
     "command.refused after the next": "nothing was done between the two",
     "effect.reconciled .evidence": "what was found in the world, in words for people",
@@ -75,7 +65,6 @@ NEVER: dict[str, str] = {
     "files.unknown said twice": "that it was looked in vain twice",
     "model.responded .duration_ms": "a measured duration",
     "model.failed .duration_ms": "a measured duration",
-    "tool.finished .duration_ms": "a measured duration",
     "model.failed .jitter_permille": "drawn at random; with waits as short as these it makes less than a millisecond",
     "ownership.taken .(evidence|forced|previous_pid)": "what was seen of the process before, which is gone",
     "ownership.taken dropped": "that another process had it before: a look at the machine",
@@ -92,6 +81,11 @@ NEVER: dict[str, str] = {
     "policy.changed .allow[] order": "rules of one list are of equal weight",
     "policy.changed .ask[] longer": "a rule that no call met",
     "policy.changed .deny[] longer": "a rule that no call met",
+    "question.answered said twice": "of several answers the first counts; later ones are kept",
+    "worktree.prepared .base": "a fact about the repository that no model is told",
+    "worktree.prepared .tree": "the name of a snapshot, a cache of the machine",
+    "worktree.removed (after the next|dropped|header.type)": "that a tree which nobody needs was taken away",
+    "worktree.removed (.left[] longer|.why)": "what was found in the tree",
     "session.opened .commands[].v": "a newer version of a command that nobody gave",
     "session.opened .git.head": "a fact about the repository that no model is told",
     "session.opened .git.root": "a fact about the repository that no model is told",
@@ -99,7 +93,6 @@ NEVER: dict[str, str] = {
     "session.opened .inode": "a fact about the machine",
     "session.opened .name": "what a person calls the session",
     "session.opened .sandbox": "what commands ran in: a fact about the machine",
-    "session.opened .settings.model_attempts_max": "a limit that was not reached",
     "session.opened .settings.network": "what commands could reach: nothing is decided by it",
     "session.opened .settings.parallel_tools_max": "a limit that was not reached",
     "session.opened .settings.permissions.allow[] longer": "the same rule twice, or one that no call met",
@@ -112,7 +105,24 @@ NEVER: dict[str, str] = {
 """Class of mutation → why no verifier can find it out."""
 
 SOMETIMES: dict[str, str] = {
+    "agent.finished after the next": "the next was of another agent",
     "agent.(continued|paused) .target": "the same of an agent with nobody below it",
+    "agent.paused (after the next|header.agent|header.type|said twice)": "it shows where something was due meanwhile",
+    "agent.steered (.text|dropped|header.type|said twice)": "words to one that was stopped before it read them",
+    "budget.reached after the next": "the next was of another agent",
+    "cancel.requested (.call|.prompt|.target)": "it may name what is stopped anyway, or has ended",
+    "cancel.requested (after the next|header.type|said twice)": "what is stopped already, or has ended, stays so",
+    "(cancel.requested|model.changed) (.origin.*|header.cause)": "a person's word; what an agent wants is derived",
+    "files.changed header.type": "what a command changed is known from the look alone",
+    "model.changed (after the next|header.agent)": "a model of the whole session; a fallback is one agent's",
+    "model.failed .partial": "what had come of an answer, of one that reads nothing of it any more",
+    "model.responded after the next": "which of two agents' answers came first",
+    "question.answered (.question|.text|dropped|header.agent)": "an answer that came after the first",
+    "session.opened .settings.(fallbacks|limits|models)*": "it shows where it is used",
+    "session.opened .settings.facts*": "it shows where a request is near the window, or has a price",
+    "session.opened .settings.model_attempts_max": "it shows where that limit is reached",
+    "tool.finished .duration_ms": "a measured duration; a call that touches nothing but the log has none",
+    "user.prompted (dropped|header.type)": "words that were taken back",
     "agent.steered after the next": "words that came in while nothing was due are as good one event later",
     "approval.decided .note": "a note of one who allows reaches nobody; of one who refuses, the model",
     "approval.decided .origin.(client|pid|terminal|user)": "a person's origin is their word; a rule has none",
@@ -121,7 +131,6 @@ SOMETIMES: dict[str, str] = {
     "approval.decided header.cause": "a person's answer may name its request or nothing",
     "approval.decided said twice": "of several answers the first counts; later ones are kept",
     "budget.raised .scope": "it shows where that limit had been reached",
-    "cancel.requested .prompt": "it counts where a prompt is taken back",
     "cancel.requested .why": "told to the model where the whole turn is cancelled",
     "cancel.requested dropped": "a command that was ended has the result that it has, cancelled or not",
     "cancel.requested header.agent": "the same",

@@ -11,18 +11,19 @@ from typing import Final
 import msgspec
 
 from muse.decide import approval
+from muse.decide.compaction import summary_items
 from muse.decide.paths import named_path
 from muse.effect.protocol import ModelFailure
 from muse.errors import Damaged, Incomplete
 from muse.event.codec import BlobRef
 from muse.event.content import FileChange, Observed, Usage
-from muse.event.conversation import Answered
+from muse.event.conversation import Answered, Said
 from muse.event.envelope import Event
 from muse.event.kinds import FilesChanged, ModelFailed, ModelResponded, ToolFinished, ToolStarted
 from muse.event.text import clean
 from muse.fold.agents import root
 from muse.fold.models import priced, session_ref
-from muse.fold.state import Session
+from muse.fold.state import Agent, Session
 from muse.runtime.check.decoders import Decoded, decoded
 from muse.runtime.check.differences import bodies, one
 from muse.runtime.check.made import can_be_made, require_made
@@ -179,7 +180,7 @@ class Contents:
         raw = self._log.get_blob(body.raw.blob)
         status = body.status if isinstance(body, ModelFailed) else 0
         asked = agent.call.ref if agent.call is not None and agent.call.ref is not None else session_ref(settings)
-        found = decoded(asked.dialect, raw, status, lambda: sum(isinstance(x, Answered) for x in agent.items))
+        found = decoded(asked.dialect, raw, status, lambda: _answers_sent(state, agent))
         if found is None:
             self.undecoded.append(event.seq)
         elif isinstance(body, ModelResponded):
@@ -203,6 +204,13 @@ class Contents:
         else:
             what = f"the answer of {body.call} is not what its raw bytes say"
             raise Diverged("decoding", what, difference=bodies(again, body))
+
+
+def _answers_sent(state: Session, agent: Agent) -> int:
+    """How many answers the agent's open request holds, those that summaries stand for included."""
+    is_summary = agent.call is not None and agent.call.purpose == "summary"
+    items = summary_items(state, agent) if is_summary else agent.items
+    return sum(isinstance(item, Answered) or (item.answers if isinstance(item, Said) else 0) for item in items)
 
 
 def _require_used(body: ModelFailed, found: Decoded, price: Callable[[Usage], Usage]) -> None:
