@@ -1,5 +1,5 @@
 # Everything runs from a fresh clone: `make demo`, `make test`. The environment is .venv/, the command .venv/bin/muse.
-.PHONY: help setup demo test crash check mutate bench compare lock clean
+.PHONY: help setup demo test crash night check mutate bench compare lock clean
 VENV ?= .venv
 BIN = $(VENV)/bin
 
@@ -24,6 +24,9 @@ test: setup  ## all checks and tests
 
 crash: setup  ## the crash matrix: kill everything everywhere (SEED=… KILLS=…), write docs/guarantees.md
 	$(BIN)/python -m tests.crash.matrix $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) --write docs/guarantees.md
+
+night: setup  ## a fan-out killed 50 times, then a night of 8 agents, 1,200 calls and 24 hours (SEED=…); write docs/guarantees.md
+	$(BIN)/python -m tests.night $(if $(SEED),--seed $(SEED)) --write docs/guarantees.md
 
 mutate: setup  ## change every field of every recorded session, and see that replay --verify finds it (a minute)
 	MUSE_MUTATE=full $(BIN)/python -m pytest -q tests/runtime/check/test_mutations.py

@@ -2,17 +2,21 @@
 
 import json
 import random
+import re
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from muse.testing.wire import AnthropicServer
+from tests.crash.matrix.case import LAUNCH
 from tests.crash.task import seed
 from tests.e2e.rig import Event, Rig
 from tests.night import checks, work
-from tests.night.fan_out import ANSWER, CHILDREN, QUESTION, STEER, WHY, Fire, script
+from tests.night.fan_out import ANSWER, CANCELLED, CHILDREN, ISOLATED, QUESTION, STEER, WHY, Fire, script
 
 KILLS = 10
 CALLS = 4
@@ -80,6 +84,71 @@ def shown_of(event: Event) -> tuple[str, ...]:
         case "result.delivered":
             return (body["child"],)
     return ()
+
+
+def planted(events: list[Event], fault: str) -> list[Event]:
+    """A log in which something went wrong."""
+    copy = [event | {"body": dict(event["body"])} for event in events]
+    spawned = [event for event in copy if event["type"] == "agent.spawned"]
+    match fault:
+        case "spawned twice":
+            copy.append(spawned[-1] | {"agent": "main.9"})
+        case "ended twice":
+            copy.append(next(event for event in copy if event["type"] == "agent.finished"))
+        case "never ended":
+            copy.remove(next(event for event in copy if event["type"] == "agent.finished"))
+        case "begins before it is spawned":
+            copy.remove(spawned[-1])
+            copy.append(spawned[-1])
+        case "begun after its result":
+            copy.append(next(event for event in copy if event["type"] == "tool.started"))
+        case "no doubt is told":
+            copy = [event for event in copy if event["type"] != "effect.doubted"]
+        case "no result is told":
+            copy.remove(next(event for event in copy if event["type"] == "tool.finished"))
+    return copy
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("fault", "zero"),
+    [
+        ("spawned twice", "run again"), ("ended twice", "run again"), ("never ended", "lost"),
+        ("begins before it is spawned", "lost"), ("begun after its result", "run again"),
+        ("no doubt is told", "silent"), ("no result is told", "lost"),
+    ],
+)  # fmt: skip
+def test_a_fault_that_is_planted_in_the_log_is_counted_where_it_belongs(fire: Fire, fault: str, zero: str) -> None:
+    events = planted(fire.session.events, fault)
+    found = checks.born_and_ended_once(events, range(1, CHILDREN + 1)) + checks.calls_once(events)
+    found += checks.silent(events)
+    found += checks.effects(fire.rig, events, fire.scripts, set(), {CANCELLED}, ISOLATED)
+    assert zero in {finding.zero for finding in found}, found
+
+
+@pytest.mark.long
+def test_an_effect_that_was_counted_twice_and_one_that_was_not_are_found(fire: Fire) -> None:
+    path = fire.rig.home / work.COUNT / "c1.txt"
+    counted = path.read_text()
+    for changed, zero in ((counted + "c1s0 start\n", "run again"), (counted.replace("c1s0 end\n", ""), "lost")):
+        path.write_text(changed)
+        found = checks.effects(fire.rig, fire.session.events, fire.scripts, set(), {CANCELLED}, ISOLATED)
+        path.write_text(counted)
+        assert [finding.zero for finding in found] == [zero]
+
+
+@pytest.mark.long
+def test_a_runtime_that_tells_an_agent_what_its_sibling_said_is_found_out(tmp_path: Path) -> None:
+    with AnthropicServer(script(2), long=True) as server, Rig(tmp_path, work.files(CHILDREN)) as rig:
+        rig.provider("anthropic", server.base_url)
+        rig.command = [sys.executable, str(LAUNCH), "leaks"]
+        leaking = Fire(rig, server, 2, 0, random.Random(1))
+        leaking.play()
+        agents = checks.numbers_of(leaking.session.events)
+        found = checks.requests(leaking.session.events, server.requests, leaking.words(agents))
+    assert any(
+        re.search(r"a request of main\.\d holds OPAL\dX, which is of main\.\d", finding.text) for finding in found
+    ), found
 
 
 @pytest.mark.long

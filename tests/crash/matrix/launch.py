@@ -101,8 +101,30 @@ def garbles() -> None:
     WireModel.ask = ask  # type: ignore[method-assign]
 
 
+def leaks() -> None:
+    """An agent is told what a sibling of it said."""
+    import msgspec
+
+    from muse.decide import due
+    from muse.event.conversation import Answered, Said
+    from muse.runtime import loop
+
+    builds = due.next_request
+
+    def next_request(state: Any, agent: Any, *rest: Any) -> Any:
+        siblings = [one for one in state.agents.values() if agent.parent and one.parent == agent.parent != one.id]
+        said = [item for one in siblings if one is not agent for item in one.items if isinstance(item, Answered)]
+        if said:
+            leak = Said(seq=said[-1].seq, text=said[-1].blocks[0].text, source="user")
+            agent = msgspec.structs.replace(agent, steers=[*agent.steers, leak])
+        return builds(state, agent, *rest)
+
+    due.next_request = loop.next_request = next_request  # type: ignore[attr-defined]
+
+
 PATCHES: dict[str, Callable[[], None]] = {
-    patch.__name__: patch for patch in (checkpoints, runs_again, believes, doubts, pure, hides, miscounts, garbles)
+    patch.__name__: patch
+    for patch in (checkpoints, runs_again, believes, doubts, pure, hides, miscounts, garbles, leaks)
 }
 
 

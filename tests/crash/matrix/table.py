@@ -142,9 +142,14 @@ def as_json(table: Table) -> str:
 
 def write_into(path: Path, table: Table) -> None:
     """Put the table between its markers in a page. Raises ValueError when the page has none."""
-    text = path.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{path} has no place for the table: {BEGIN} … {END}")
-    path.write_text(f"{before}{BEGIN}\n\n{as_text(table)}\n{END}{after}")
+    put_between(path, BEGIN, END, as_text(table))
+
+
+def put_between(path: Path, begin: str, end: str, text: str) -> None:
+    """Put a text between two markers of a page. Raises ValueError when the page has none."""
+    page = path.read_text()
+    before, begun, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        raise ValueError(f"{path} has no place for the table: {begin} … {end}")
+    path.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
