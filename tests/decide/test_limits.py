@@ -1,5 +1,6 @@
 """Given events, when limits are asked, then these decisions: budgets of every kind and scope, long waits, fallbacks."""
 
+from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
@@ -29,7 +30,7 @@ from muse.event.kinds import (
 )  # fmt: skip
 from muse.fold.evolve import evolve
 from muse.fold.models import priced
-from tests.decide.test_due import RULES, Story, kinds
+from tests.decide.test_due import RULES, TYPE_OF, Story, kinds
 
 DATE = "2026-12-01T06:00:00.000000Z"
 OTHER = ModelRef(provider="other", dialect="scripted", model="b")
@@ -222,6 +223,60 @@ def test_what_was_used_is_the_sum_over_all_attempts_and_owners(attempts: list[tu
     ):  # fmt: skip
         assert [used.input, used.output, used.cost_microusd, answered] == expected
     assert state.turns == main.turns == 1
+
+
+class Watched(Fleet):
+    """A session of which it is checked, after each event, that who was not woken has nothing new to decide."""
+
+    def event(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> None:
+        before = {one: self.next(one) for one in self.state.agents}
+        seq = self.state.seq + 1
+        event = Event(seq, f"{seq:032x}", "", TYPE_OF[type(body)], 1, agent, cause, self.epoch, body)
+        woken = evolve(self.state, event)
+        for one in before.keys() - woken:
+            assert self.next(one) == before[one], f"{one} was not woken by {body}"
+
+
+LIMITS = st.builds(
+    limit, st.sampled_from(["session", "agent", "tree"]), st.sampled_from(["tokens", "calls", "turns"]),
+    st.integers(1, 30),
+)  # fmt: skip
+LANES = ("main", "main.1", "main.2", "main.1.1")
+STEPS = st.lists(st.tuples(st.sampled_from(LANES), st.booleans(), st.integers(0, 9)), max_size=20)
+
+
+@given(st.lists(LIMITS, min_size=1, max_size=3), STEPS)
+def test_no_request_is_sent_beyond_a_budget_and_whoever_it_stops_is_woken(
+    limits: list[Limit], steps: list[tuple[str, bool, int]]
+) -> None:
+    story = Watched(mode="yolo", limits=tuple(limits))
+    story.prompt()
+    for child, parent in (("main.1", "main"), ("main.2", "main"), ("main.1.1", "main.1")):
+        story.spawn(child, parent)
+    used: Counter[tuple[str, str]] = Counter()
+    for lane, succeeds, tokens in steps:
+        call = story.state.agents[lane].call
+        if call is None or call.phase == "retry":
+            found = [one for one in due(story.state, {lane}, RULES) if isinstance(one.body, ModelRequested)]
+            if not found:
+                continue
+            begins = not used[lane, "turns"]
+            for one in limits:
+                lanes = LANES if one.scope == "session" else [lane]
+                if one.what != "turns" or begins:
+                    assert sum(used[other, one.what] for other in lanes) < one.value, one
+            story.event(found[0].body, lane, found[0].cause)
+            used[lane, "turns"] = 1
+        elif call.phase == "running":
+            used[lane, "tokens"] += tokens
+            if succeeds:
+                used[lane, "calls"] += 1
+                story.answers(Usage(output=tokens), lane)
+            else:
+                story.fails("overloaded", lane, usage=Usage(output=tokens))
+    for one in limits:
+        if one.scope == "session":
+            assert story.state.usage.output == sum(used[lane, "tokens"] for lane in LANES)
 
 
 # -- seconds -----------------------------------------------------------------------------------------------------------
