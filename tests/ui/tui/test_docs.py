@@ -1,19 +1,25 @@
-"""docs/replay.md has the keys and signs of the screen, and pictures of it."""
+"""docs/replay.md and docs/agents.md have the keys, signs and words of the screens, and pictures of them."""
 
 import re
 from html import unescape
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from muse.ui.tui.keys import KEYS, table
+from muse.ui.tui import fleet_keys
+from muse.ui.tui.fleet import help_lines
+from muse.ui.tui.keys import KEYS, Key, table
 from muse.ui.tui.looks import in_ascii
 from muse.ui.tui.minimap import SIGNS
 from muse.ui.tui.sources import keys_and_signs
+from muse.view.fleet import MEANINGS, AgentRow, SessionRows, Word
 from muse.view.marks import Mark
 
-PAGE = (Path(__file__).parents[3] / "docs" / "replay.md").read_text(encoding="utf-8")
-PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "replay.md").read_text(encoding="utf-8")
+AGENTS = (DOCS / "agents.md").read_text(encoding="utf-8")
+PICTURES = DOCS / "pictures"
 
 
 def test_the_page_and_the_help_list_every_key() -> None:
@@ -23,8 +29,25 @@ def test_the_page_and_the_help_list_every_key() -> None:
         assert f"{key.shown:<13} {key.words}" in shown
 
 
-def test_no_key_does_two_things() -> None:
-    names = [name for key in KEYS for name in key.keys.split(",")]
+def test_the_page_of_agents_and_its_help_list_every_key_and_word() -> None:
+    assert fleet_keys.table() in AGENTS
+    shown = "\n".join(line.text for line in help_lines())
+    for key in fleet_keys.KEYS:
+        assert f"{key.shown:<13} {key.words}" in shown
+    assert set(MEANINGS) == set(get_args(Word))
+    for word, meaning in MEANINGS.items():
+        assert f"| `{word}` | {meaning} |" in AGENTS
+        assert f"{word:<13} {meaning}" in shown
+
+
+def test_the_page_of_agents_names_every_field() -> None:
+    for field in (*AgentRow.__struct_fields__, *SessionRows.__struct_fields__):
+        assert f"`{field}`" in AGENTS
+
+
+@pytest.mark.parametrize("keys", [KEYS, fleet_keys.KEYS])
+def test_no_key_does_two_things(keys: tuple[Key, ...]) -> None:
+    names = [name for key in keys for name in key.keys.split(",")]
     assert len(names) == len(set(names))
 
 
@@ -41,10 +64,10 @@ def test_the_page_lists_every_sign() -> None:
         assert f"| `{sign}` | {words} |" in PAGE
 
 
-@pytest.mark.parametrize("name", re.findall(r"pictures/([a-z0-9-]+)\.svg", PAGE))
+@pytest.mark.parametrize("name", re.findall(r"pictures/([a-z0-9-]+)\.svg", PAGE + AGENTS))
 def test_a_picture_is_of_the_screen_of_today(name: str) -> None:
     text = (PICTURES / f"{name}.txt").read_text(encoding="utf-8")
     drawn = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
-    assert "/71  checkout.muse  closed" in text
+    assert "/71  checkout.muse  closed" in text or text.startswith("━━ checkout · stopped · 7 agents")
     words = re.findall(r">([^<>]+)</text>", drawn)
     assert "".join("".join(map(unescape, words)).split()) == "".join(text.split())
