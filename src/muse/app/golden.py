@@ -22,6 +22,7 @@ from muse.app.models import rules
 from muse.app.places import events, open_log
 from muse.app.settings import permission_rules
 from muse.config import Permissions, project_file
+from muse.decide.agent_tools import agent_tools
 from muse.errors import ConfigError, UsageError
 from muse.event.content import PermissionRules, ToolSpec
 from muse.event.kinds import SessionOpened
@@ -155,7 +156,7 @@ def _converted(value: Any, kind: type[Any], workspace: Path) -> Any:
 def _tools() -> tuple[ToolSpec, ...]:
     """The tools that muse brings, without what a machine's sandbox adds to them."""
     from muse.effect.runner import Runner
-    from muse.effect.tool import builtin_tools
+    from muse.effect.tool import Children, builtin_tools
     from muse.effect.tool.masking import NO_SECRETS
 
     async def nothing(call: str, offset: int, limit: int) -> bytes | None:
@@ -164,15 +165,19 @@ def _tools() -> tuple[ToolSpec, ...]:
     async def no_lane(agent: str, first: int, last: int, query: str, bytes_max: int) -> Lane:
         return Lane(())
 
+    async def no_child(*_: object) -> Any:
+        raise AssertionError("no tool runs here")
+
     def nobody() -> Any:
         raise AssertionError("no tool runs here")
 
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(Path(folder), 0)
         found = builtin_tools(
-            runner, read_output=nothing, read_lane=no_lane, background=nobody, environment={}, secrets=NO_SECRETS
-        )
-        return tuple(tool.spec for tool in found.values())
+            runner, read_output=nothing, read_lane=no_lane, background=nobody, environment={}, secrets=NO_SECRETS,
+            children=Children(no_child, no_child),
+        )  # fmt: skip
+        return (*(tool.spec for tool in found.values()), *agent_tools())
 
 
 # -- keeping one -------------------------------------------------------------------------------------------------------
