@@ -319,7 +319,7 @@ def _requested(event: Event, body: kinds.ModelRequested, look: Look, known: Know
     where they alone are new, are the cause."""
     found = Found()
     agent = known.agent(event.agent)
-    if agent is None:
+    if agent is None or body.purpose == "summary" or _was_compacted_since(agent, event.seq):
         return found
     if body.attempt > 1 and event.cause:
         found.rests.append(Link("again after", event.cause))
@@ -344,6 +344,13 @@ def _requested(event: Event, body: kinds.ModelRequested, look: Look, known: Know
     told = found.cause.seq if found.cause is not None else 0
     found.rests += [link for link in (*said, *results) if link.seq != told]
     return found
+
+
+def _was_compacted_since(agent: Agent, seq: int) -> bool:
+    """Whether the transcript is another list than the one that a request at `seq` counted."""
+    if not agent.compacted_from:
+        return False
+    return any(isinstance(item, Said) and item.source == "summary" and item.seq > seq for item in agent.items)
 
 
 def _begun_by(event: Event, said: list[Link], look: Look) -> Link | None:
