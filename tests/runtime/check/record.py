@@ -288,7 +288,7 @@ def use(name: str, **arguments: Any) -> list[Any]:
 AGENTS = {
     "steps": [
         {"text": "Two of you, side by side.", "uses": [use("spawn", agents=[
-            {"task": "mend the shop", "name": "Ann", "isolation": "worktree"},
+            {"task": "mend the shop", "name": "Ann", "role": "smith"},
             {"task": "read the tax", "tools": ["read"]}])]},
         {"uses": [use("spawn", task="count slowly", background=True, isolation="shared"),
                   use("spawn", task="dig deep", background=True, isolation="shared", mode="plan")]},
@@ -297,7 +297,8 @@ AGENTS = {
         {"uses": [use("ask", question="Which colour?", options=["red", "blue"]), use("result", agent="main.3"),
                   use("ask", question="And which size?")]},
         {"uses": [use("cancel", agent="main.4", why="dug deep enough"), use("cancel", agent="main.1")]},
-        {"uses": [use("wait"), use("spawn", task="nothing", role="nobody")]},
+        {"uses": [use("wait"), use("spawn", task="nothing", role="nobody"), use("diff", agent="main.1")]},
+        {"uses": [use("apply", agent="main.1"), use("read", path="src/shop.py")]},
         {"text": "All is done."}, {"text": "So it is."},
     ],
     "lanes": [
@@ -319,6 +320,9 @@ def agents(rig: Rig) -> None:
     """A fan-out in the foreground, with a working tree and a role; two in the background, one of which has a child;
     messages, questions, waits and a cancelling by agents; people who steer, pause, continue and cancel them."""
     here = Origin(pid=os.getpid(), user="t")
+    role = rig.workspace / ".muse" / "agents" / "smith.md"
+    role.parent.mkdir(parents=True)
+    role.write_text("---\nname: smith\ndescription: mends\nisolation: worktree\n---\nYou mend things.\n")
     path = rig.folder / "agents.json"
     path.write_text(json.dumps(AGENTS))
     host = rig.start("exec", "--yolo", "-m", f"scripted/{path}", "go on")
@@ -327,15 +331,14 @@ def agents(rig: Rig) -> None:
     say(rig, AgentSteered(text="mind your head", origin=here), "main.4")
     say(rig, UserPrompted(text="and then that", origin=here), "main.3")
     queued = rig.of_type("user.prompted")[-1]["seq"]
-    say(rig, AgentPaused(target="tree", why="a while", origin=here), "main.3")
+    say(rig, AgentPaused(target="tree", why="a while", origin=here))
     say(rig, CancelRequested(target="prompt", prompt=queued, origin=here), "main.3")
     for question, text in zip(questions, ("blue", "large"), strict=True):
         say(rig, QuestionAnswered(question=question["seq"], text=text, origin=here))
     say(rig, QuestionAnswered(question=questions[0]["seq"], text="red", origin=here))
-    rig.wait_for(lambda: [one for one in rig.of_type("agent.finished") if one["agent"] == "main.4"])
     (rig.workspace / "gate").touch()
     rig.wait_for(lambda: [one for one in rig.of_type("tool.finished") if one["agent"] == "main.3"])
-    say(rig, AgentContinued(target="tree", origin=here), "main.3")
+    say(rig, AgentContinued(target="tree", origin=here))
     assert host.wait(60) == 0, rig.said()
     say(rig, AgentSteered(text="once more", origin=here), "main.3")
     say(rig, CancelRequested(target="tree", why="and no further", origin=here), "main.2")

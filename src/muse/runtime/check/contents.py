@@ -140,6 +140,8 @@ class Contents:
 
     def _changes(self, changes: tuple[FileChange, ...], whose: str, *, planned: bool = False) -> None:
         """Digests are said of what is planned; what has changed names its contents alone."""
+        if planned and len({change.path for change in changes}) < len(changes):
+            raise Diverged("content", f"{whose} names a file twice")
         for change in changes:
             for ref, digest in ((change.before, change.before_sha256), (change.after, change.after_sha256)):
                 if ref is not None and (planned or digest):

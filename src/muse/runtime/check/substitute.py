@@ -171,12 +171,14 @@ class _Twice:
         )  # fmt: skip
 
     def _offered(self, recorded: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Today's tools in the order of the recorded ones; a tool that muse does not bring itself stays as it was."""
+        """Today's tools in the order of the recorded ones; a tool that muse does not bring itself stays as it was, and
+        so does one that was there already when this was kept, and that the session did not have."""
         now = {spec.name: self._with_told(spec) for spec in self._now.tools}
-        own = {spec.name for spec in self._then.tools} | now.keys()
+        then = {spec.name for spec in self._then.tools}
+        own = then | now.keys()
         found = [now.get(spec.name, spec) for spec in recorded if spec.name in now or spec.name not in own]
         before = {spec.name: spec for spec in recorded}
-        found += [spec for name, spec in now.items() if name not in before]
+        found += [spec for name, spec in now.items() if name not in before and name not in then]
         after = {spec.name: spec for spec in found}
         for name in [*before, *(name for name in after if name not in before)]:
             if lines := _tool_lines(before.get(name), after.get(name)):
