@@ -28,7 +28,7 @@ crash: setup  ## the crash matrix: kill everything everywhere (SEED=… KILLS=�
 night: setup  ## a fan-out killed 50 times, then a night of 8 agents, 1,200 calls and 24 hours (SEED=…); write docs/guarantees.md
 	$(BIN)/python -m tests.night $(if $(SEED),--seed $(SEED)) --write docs/guarantees.md
 
-mutate: setup  ## change every field of every recorded session, and see that replay --verify finds it (a minute)
+mutate: setup  ## change every field of every recorded session, and see that replay --verify finds it (two minutes)
 	MUSE_MUTATE=full $(BIN)/python -m pytest -q tests/runtime/check/test_mutations.py
 
 bench: setup  ## measure, and write docs/performance.md
