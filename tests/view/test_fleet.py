@@ -77,10 +77,12 @@ def test_each_state_has_its_word(agent: Agent, state: dict[str, object], words: 
 def test_a_call_waits_for_the_file_that_another_call_edits() -> None:
     edit = ToolRun(key="main.1/2", use="u", tool="edit", args='{"path":"./src/a.py"}', phase="approved")
     other = ToolRun(key="main.1/2", use="u", tool="edit", args='{"path":"src/b.py"}', phase="approved")
-    held = {"/home/ada/shop/src/a.py": "main.2/4"}
-    assert does(child(batch=[edit]), edits=held).words == "waiting: edit"
-    assert does(child(batch=[other]), edits=held).words == "running"
-    assert does(child(batch=[edit]), edits={"/home/ada/shop/src/a.py": "main.1/2"}).words == "running"
+    by_another, by_itself = ({"/shop\0src/a.py": call} for call in ("main.2/4", "main.1/2"))
+    assert does(child(batch=[edit]), workspace="/shop", edits=by_another).words == "waiting: edit"
+    assert does(child(batch=[other]), workspace="/shop", edits=by_another).words == "running"
+    assert does(child(batch=[edit]), workspace="/shop", edits=by_itself).words == "running"
+    own_tree = child(batch=[edit], isolation="worktree", workspace="/trees/1")
+    assert does(own_tree, workspace="/shop", edits=by_another).words == "running"
 
 
 def tree() -> Session:

@@ -202,8 +202,9 @@ def _held_by_another(state: Session, run: ToolRun) -> bool:
     path = (arguments(run.args) or {}).get("path")
     if not isinstance(path, str) or not path:
         return False
-    ends = path.removeprefix("./")
-    return any(call != run.key and (held == ends or held.endswith(f"/{ends}")) for held, call in state.edits.items())
+    folder = rules.root(state, run.key.partition("/")[0])
+    within = path.removeprefix(f"{folder}/").removeprefix("./")
+    return state.edits.get(f"{folder}\0{within}", run.key) != run.key
 
 
 def _step(agent: Agent) -> tuple[str, str]:
