@@ -153,6 +153,8 @@ def changed(state: Session, agent: Agent, seq: int, before: ModelRef) -> None:
         return
     if agent.fallback:
         agent.ref, agent.fallback = None, 0
+    if agent.ref is None:
+        agent.refused_tokens = 0  # what was too large for one may fit another
     if agent.ref is None and state.rules >= UNBOUND_SINCE:
         agent.foreign = seq
     call = agent.call

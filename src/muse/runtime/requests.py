@@ -172,10 +172,13 @@ def _compacted(log: Log, before: int, agent: str) -> Iterator[Compacted]:
         for one in log.read(after=max(body.first, 1) - 1, before=min(body.last, seq) + 1):
             if codec.parse_header(one.header).agent == agent:
                 events, size = events + 1, size + len(one.body or b"")
+        after = len(body.text.encode())
+        if body.method == "results":  # of the events in between, these calls' results only
+            events, after = len(body.calls), after * len(body.calls)
+            size = max(body.bytes_before - body.bytes_after, 0) + after
         yield Compacted(
-            seq=seq, first=body.first, last=body.last, events=events, before=size, after=len(body.text.encode()),
-            method=body.method,
-        )  # fmt: skip
+            seq=seq, first=body.first, last=body.last, events=events, before=size, after=after, method=body.method
+        )
 
 
 def _cut(log: Log, lane: Agent) -> Iterator[Cut]:
