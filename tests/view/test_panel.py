@@ -46,7 +46,8 @@ def test_everything_open_is_named_with_where_it_began() -> None:
     for expected in (
         "model    p/m", "  main  waiting: approval, 3 calls: 1 wait for approval, 1 running, 1 in doubt",
         "    context 5 items, 2.0 kB, 900 tokens",
-        "    used 1,000 in, 20 out, $0.0120", "  main.1  running, model, failed, attempt 3, waits to ask again (main.1/1)",
+        "    used 1,000 in, 20 out, $0.0120",
+        "  main.1  running, model, failed, attempt 3, waits to ask again (main.1/1)",
         "  ? main/2  shell make\n    waits for approval since #7",
         "  … main/3  shell make\n    running since #9, attempt 2",
         "  ! main/4  shell make\n    in doubt since #0", "approvals waiting (1)\n  ? #7  main/2  shell make",
