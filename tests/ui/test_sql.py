@@ -228,9 +228,9 @@ def test_agents_costs_doubts_processes_prompts_and_sessions(home: Path) -> None:
     ]
 
 
-def test_what_passes_between_agents_and_people(tmp_path: Path) -> None:
-    """Two children with a working tree, a question that was answered twice, a message, a cancelling by an agent and by
-    a person, a budget, a compaction, a result."""
+def dealings(tmp_path: Path) -> None:
+    """A log with two children with a working tree, a question that was answered twice, a message, a cancelling by an
+    agent and by a person, a budget, a compaction, a result."""
     bob = Origin(user="bob", terminal="tty1", client="answer")
     with Telling(tmp_path, SESSION) as log:
         log.say(AgentSpawned(system="s"), UserPrompted(text="go"))  # 2, 3
@@ -266,6 +266,10 @@ def test_what_passes_between_agents_and_people(tmp_path: Path) -> None:
             CancelRequested(target="prompt", prompt=3, origin=bob),  # 24
             BudgetRaised(limit="tokens", value=9_000, scope="session", origin=ADA),  # 25
         )
+
+
+def test_what_passes_between_agents_and_people(tmp_path: Path) -> None:
+    dealings(tmp_path)
     columns = "agent, place, name, role, isolation, workspace, finished, outcome, answer"
     assert values(tmp_path, f"SELECT {columns} FROM agents WHERE parent = 'main' ORDER BY place") == [
         ("main.1", 0, "Ann", "reviewer", "worktree", "/w/1", None, "", None),

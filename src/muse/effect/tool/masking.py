@@ -21,7 +21,7 @@ VALUE_CHARS_MIN: Final = 8
 
 NO_WORDS: Final = frozenset(
     {
-        "call", "dialect", "head", "limit", "mode", "model", "parent", "path", "provider", "remember", "root", "rule",
+        "by", "call", "dialect", "head", "limit", "mode", "model", "parent", "path", "provider", "remember", "root", "rule",
         "shown_sha256",
     }
 )  # fmt: skip
