@@ -21,8 +21,8 @@ VALUE_CHARS_MIN: Final = 8
 
 NO_WORDS: Final = frozenset(
     {
-        "by", "call", "dialect", "head", "limit", "mode", "model", "parent", "path", "provider", "remember", "root", "rule",
-        "shown_sha256",
+        "by", "call", "dialect", "head", "limit", "mode", "model", "parent", "path", "provider", "remember", "root",
+        "rule", "shown_sha256",
     }
 )  # fmt: skip
 """Fields of bodies whose text is an id, a path, a choice or a rule, which would mean something else with a placeholder;
