@@ -126,6 +126,10 @@ class World(Played, RuleBasedStateMachine):
     def one_tree_is_gone(self, pick: int, left: tuple[str, ...]) -> None:
         self.tree_is_gone(pick, left)
 
+    @rule(pick=st.integers(0, 9))
+    def files_are_looked_at(self, pick: int) -> None:
+        self.files_change(pick)
+
     @rule(delivery=st.sampled_from(["queue", "steer", "replace"]), pick=st.integers(0, 5))
     def one_agent_is_prompted(self, delivery: Any, pick: int) -> None:
         self.person_prompts(delivery, pick)
@@ -260,6 +264,8 @@ def _people_or_machine_move(world: Played, chance: Random, pick: int) -> bool:
         world.person_speaks(chance.choice(WORDS), pick)
     elif chance.random() < 0.03:
         world.prompt_is_taken_back(pick)
+    elif chance.random() < 0.06:
+        world.files_change(chance.randrange(30))
     elif chance.random() < 0.03:
         world.tree_is_gone(pick, chance.choice([(), ("a",)]))
     else:

@@ -18,7 +18,7 @@ from muse.decide.decision import Due
 from muse.decide.due import due
 from muse.effect.model import scripted
 from muse.event import codec
-from muse.event.content import Block, Git, Host, Role, Settings, ToolSpec, Usage
+from muse.event.content import Block, FileChange, Git, Host, Role, Settings, ToolSpec, Usage
 from muse.event.conversation import Answered, Resulted, TranscriptItem
 from muse.event.envelope import Event, decode
 from muse.event.kinds import (
@@ -31,6 +31,8 @@ from muse.event.kinds import (
     CancelRequested,
     CommandVersion,
     EffectReconciled,
+    FilesChanged,
+    FilesUnknown,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -55,6 +57,7 @@ TOOLS = (
     ToolSpec(name="read", description="", schema="{}", recovery="pure"),
     ToolSpec(name="write", description="", schema="{}", recovery="reconcilable", writes=True),
     ToolSpec(name="shell", description="", schema="{}", recovery="attachable", writes=True),
+    ToolSpec(name="apply", description="", schema="{}", recovery="reconcilable", writes=True),
     ToolSpec(name="post", description="", schema="{}", recovery="opaque", writes=True),
     *agent_tools.agent_tools(),
 )
@@ -88,7 +91,8 @@ AGENT_USES: list[Use] = [
         ("wait", {"agents": ["CHILD"], "seconds": 9}), ("wait", {"agents": ["main.99"]}),
         ("message", {"to": "CHILD", "text": "hm"}), ("message", {"to": "parent", "text": "so far"}),
         ("cancel", {"agent": "CHILD"}), ("cancel", {"agent": "CHILD", "why": "enough"}), ("result", {"agent": "CHILD"}),
-        ("ask", {"question": "Which?", "options": ["a", "b"]}),
+        ("ask", {"question": "Which?", "options": ["a", "b"]}), ("apply", {"agent": "CHILD"}),
+        ("apply", {"agent": "CHILD", "paths": ["d"]}),
     )
 ]  # fmt: skip
 """What a model does with other agents; CHILD becomes the id of one of its own."""
@@ -321,6 +325,15 @@ class Played:
         if done:
             agent = done[pick % len(done)]
             self.append(WorktreeRemoved(path=agent.workspace, left=left), agent.id, agent.spawned)
+
+    def files_change(self, pick: int) -> None:
+        """A look finds that files of the folder that an agent works in changed."""
+        agent = self.any_agent(pick)
+        paths = ("a", "d/b", "d/c")[: 1 + pick % 3]
+        changes = tuple(FileChange(path=path, after_mode=0o644) for path in paths)
+        body = FilesChanged(changes=changes, tree=f"t{self.state.seq}") if pick % 5 else FilesUnknown(calls=(), why="")
+        if agent in self.state.agents:
+            self.append(body, agent, self.state.agents[agent].cause)
 
     # -- what people say, and what befalls the host ------------------------------------------------------------------
 

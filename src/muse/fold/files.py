@@ -68,13 +68,13 @@ def changed(state: Session, event: Event, body: FilesChanged) -> set[str]:
     if holder is not None:
         for change in body.changes:
             _note(holder.changed, change)
-    return set()
+    return _told(state, holder)
 
 
 def unknown(state: Session, event: Event, body: FilesUnknown) -> set[str]:
     """It could not be found out what changed."""
     lost(state, event.agent)
-    return set()
+    return _told(state, _holder(state, event.agent))
 
 
 def removed(state: Session, event: Event, body: WorktreeRemoved) -> set[str]:
@@ -86,6 +86,11 @@ def removed(state: Session, event: Event, body: WorktreeRemoved) -> set[str]:
             agent.workspace = agent.tree = ""
             agent.preparing = agent.turn
     return {event.agent}
+
+
+def _told(state: Session, holder: Agent | None) -> set[str]:
+    """Who goes by what changed in a working tree: its agent, and those above, who may be about to apply it."""
+    return set() if holder is None else {holder.id, *(one.id for one in agents.above(state, holder.id))}
 
 
 def _holder(state: Session, agent_id: str) -> Agent | None:

@@ -397,10 +397,26 @@ def fallen(rig: Rig) -> None:
         assert done.returncode == 0, (done.returncode, done.stderr)
 
 
+def crowd(rig: Rig) -> None:
+    """More children than may work at once, and one below the other as deep as it goes."""
+    stand = [{"task": f"stand {number}", "tools": ["read"], "mode": "plan"} for number in range(9)]
+    lanes = [
+        {"when": "stand", "steps": [{"text": "Here.", "delay_ms": 200}]},
+        *({"when": f"go down {at}", "steps": [{"uses": [use("spawn", task=f"go down {at + 1}", isolation="shared")]}]}
+          for at in (1, 2)),
+        {"when": "go down 3", "steps": [{"uses": [use("spawn", task="go down 4")]}, {"text": "Deep enough."}]},
+    ]  # fmt: skip
+    steps = [{"uses": [use("spawn", agents=stand), use("spawn", task="go down 1", isolation="shared")]}]
+    path = rig.folder / "crowd.json"
+    path.write_text(json.dumps({"steps": steps, "lanes": lanes}))
+    done = rig.muse("exec", "--yolo", "-m", f"scripted/{path}", "go on")
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
 SESSIONS = {
     "anthropic": lambda rig: wire(rig, "anthropic"), "openai": lambda rig: wire(rig, "openai"), "crashes": crashes,
     "processes": processes, "limits": limits, "stops": stops, "rules": rules, "unknown": unknown, "agents": agents,
-    "shorter": shorter, "halts": halts, "fallen": fallen,
+    "shorter": shorter, "halts": halts, "fallen": fallen, "crowd": crowd,
 }  # fmt: skip
 
 

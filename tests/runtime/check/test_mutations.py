@@ -108,11 +108,10 @@ NEVER: dict[str, str] = {
 """Class of mutation → why no verifier can find it out."""
 
 SOMETIMES: dict[str, str] = {
-    "agent.finished after the next": "the next was of another agent",
+    "(agent.(finished|spawned)|budget.reached|model.requested) after the next": "the next was of another agent",
     "agent.(continued|paused) .target": "the same of an agent with nobody below it",
     "agent.paused (after the next|dropped|header.(agent|type)|said twice)": "it shows where something was due then",
     "agent.steered (.text|dropped|header.type|said twice)": "words to one that was stopped before it read them",
-    "budget.reached after the next": "the next was of another agent",
     "cancel.requested (.call|.prompt|.target)": "it may name what is stopped anyway, or has ended",
     "cancel.requested (after the next|header.type|said twice)": "what is stopped already, or has ended, stays so",
     "(cancel.requested|model.changed) (.origin.*|header.cause)": "a person's word; what an agent wants is derived",
