@@ -1,0 +1,169 @@
+"""What agents do to each other, case by case: given what models and people say, which decisions follow."""
+
+import json
+from typing import Any
+
+import pytest
+
+from muse.decide.agents import stricter
+from muse.event.envelope import decode
+from muse.event.kinds import AgentSteered, CancelRequested, QuestionAnswered, UserPrompted
+from tests.property.world import Played
+
+
+def spawn(*tasks: str, **more: Any) -> tuple[str, str]:
+    """A use of `spawn`: `more` is said of each child, but for `background`."""
+    background = {"background": more.pop("background")} if "background" in more else {}
+    return "spawn", json.dumps({"agents": [{"task": task, **more} for task in tasks], **background})
+
+
+def begun(*uses: tuple[str, str], **settings: Any) -> Played:
+    """A session whose model has asked for these."""
+    world = Played()
+    world.open("yolo", 8, 0, list(uses), **settings)
+    return world
+
+
+def decided(world: Played) -> None:
+    """All that is due is decided, as an owner does."""
+    at = 0
+    while at < world.state.seq and not world.state.closed:
+        at = world.state.seq
+        world.go_on(1)
+
+
+def answers(world: Played, agent: str, *uses: tuple[str, str]) -> None:
+    """The model of this agent answers its open request."""
+    lanes = [one.id for one, _ in world.open_models()]
+    world.model_responds(list(uses), "end_turn", lanes.index(agent))
+    decided(world)
+
+
+def events(world: Played, kind: str) -> list[Any]:
+    """Those of this type so far."""
+    told = [decode(header, body) for header, body in world.stored]
+    return [event for event in told if event.type == kind]
+
+
+def asking(world: Played) -> list[str]:
+    return [agent.id for agent, _ in world.open_models()]
+
+
+def test_children_of_one_call_are_numbered_by_the_call_and_their_results_end_it_in_that_order() -> None:
+    world = begun(spawn("a", "b"))
+    decided(world)
+    (intent,) = events(world, "tool.started")
+    children = events(world, "agent.spawned")[1:]
+    assert [(event.agent, event.cause, event.body.index, event.body.task) for event in children] == [
+        ("main.1", intent.seq, 0, "a"), ("main.2", intent.seq, 1, "b"),
+    ]  # fmt: skip
+    answers(world, "main.2")
+    assert events(world, "tool.finished") == []
+    answers(world, "main.1")
+    (end,) = events(world, "tool.finished")
+    assert end.body.text == "Agent main.1: done\n…\n\nAgent main.2: done\n…"
+    assert events(world, "result.delivered") == [], "who waits in the foreground is given the result once"
+
+
+def test_an_idle_parent_is_woken_once_all_in_the_background_have_ended() -> None:
+    world = begun(spawn("a", "b", background=True))
+    decided(world)
+    answers(world, "main.1")
+    assert [event.body.child for event in events(world, "result.delivered")] == ["main.1"]
+    world = begun(spawn("a", "b", background=True))
+    decided(world)
+    answers(world, "main")
+    answers(world, "main.1")
+    assert (events(world, "result.delivered"), asking(world)) == ([], ["main.2"])
+    answers(world, "main.2")
+    assert [event.body.child for event in events(world, "result.delivered")] == ["main.1", "main.2"]
+    assert asking(world) == ["main"]
+
+
+def test_who_waits_for_children_gives_its_slot_up_so_that_they_can_work() -> None:
+    world = begun(spawn("a", "b"), agents_parallel_max=1)
+    decided(world)
+    assert (world.state.held, world.state.waiting, asking(world)) == ({"main.1"}, ["main.2"], ["main.1"])
+    answers(world, "main.1", spawn("deeper"))
+    assert (world.state.held, world.state.waiting) == ({"main.2"}, ["main.1.1"])
+    answers(world, "main.2")
+    assert asking(world) == ["main.1.1"]
+    answers(world, "main.1.1")
+    assert asking(world) == ["main.1"]
+
+
+def test_a_call_that_is_cancelled_half_way_spawns_no_more() -> None:
+    world = begun(spawn("a", "b", background=True))
+    world.go_on(2)
+    assert [event.agent for event in events(world, "agent.spawned")] == ["main", "main.1"]
+    world.append(CancelRequested(target="call", call="main/2"))
+    decided(world)
+    assert [event.agent for event in events(world, "agent.spawned")] == ["main", "main.1"]
+
+
+def test_a_cancelled_tree_ends_from_below_and_starts_nothing_again() -> None:
+    world = begun(spawn("a", background=True))
+    decided(world)
+    answers(world, "main.1", spawn("deeper"))
+    world.append(CancelRequested(target="tree", why="enough"), "main.1")
+    lanes = asking(world)
+    world.model_fails("cancelled", None, 0, lanes.index("main.1.1"))
+    decided(world)
+    ends = [(event.agent, event.body.outcome) for event in events(world, "agent.finished")]
+    assert ends == [("main.1.1", "cancelled"), ("main.1", "cancelled")]
+    world.append(UserPrompted(text="up!"), "main.1")
+    world.crash()
+    decided(world)
+    assert "main.1" not in asking(world)
+    assert world.state.unfinished == set()
+
+
+def test_a_result_that_was_not_read_yet_gives_way_to_that_of_the_next_turn() -> None:
+    world = begun(spawn("a", background=True))
+    decided(world)
+    world.model_responds([], "end_turn", asking(world).index("main.1"))
+    (end,) = world.own_due("main.1")
+    world.take(end)
+    assert [type(one.body).__name__ for one in world.own_due("main")] == ["ResultDelivered"]
+    world.append(AgentSteered(text="and?"), "main.1")
+    assert world.own_due("main") == []
+    decided(world)
+    answers(world, "main.1")
+    assert len(events(world, "result.delivered")) == 1
+    assert len(events(world, "agent.finished")) == 2
+
+
+def test_of_several_answers_to_a_question_the_first_counts() -> None:
+    world = begun(("ask", '{"question": "Which?"}'))
+    decided(world)
+    (question,) = events(world, "question.asked")
+    world.append(QuestionAnswered(question=question.seq, text="red"))
+    world.append(QuestionAnswered(question=question.seq, text="blue"))
+    decided(world)
+    assert [event.body.text for event in events(world, "tool.finished")] == ["red"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"agents_total_max": 1}, "A session may have 1 agents"), ({"agents_depth_max": 0}, "0 levels deep")],
+)
+def test_more_agents_than_may_be_are_refused_as_a_whole(settings: dict[str, int], said: str) -> None:
+    world = begun(spawn("a", "b"), **settings)
+    decided(world)
+    (end,) = events(world, "tool.finished")
+    assert end.body.status == "error"
+    assert said in str(end.body.text)
+    assert len(events(world, "agent.spawned")) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ("yolo", "plan", "plan"),
+        ("default", "yolo", "default"),
+        ("", "yolo", "yolo"),
+        ("accept-edits", "", "accept-edits"),
+    ],
+)
+def test_the_stricter_of_two_modes_holds(one: str, other: str, found: str) -> None:
+    assert stricter(one, other) == stricter(other, one) == found
