@@ -8,6 +8,7 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
@@ -349,3 +350,14 @@ def test_only_a_persons_approval_can_be_submitted(owned: SqliteLog, by: str) -> 
 def test_a_malformed_event_id_is_refused(owned: SqliteLog, id_: str) -> None:
     with pytest.raises(InvalidEvent, match="no event id"):
         owned.submit(draft("note.added", {"text": "x"}, id=id_))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SQLite sets the owner of a file beside the log for root only")
+def test_that_the_owner_opens_its_log_once_more_is_no_reason_to_look_at_all_of_it(owned: SqliteLog) -> None:
+    """What is only kept beside the log, and dropped after such a look, stays."""
+    owned.save_checkpoint(10, 1, b"state")
+    owned.append([draft()], [], 10, 1)
+    time.sleep(0.02)  # so that the file system's clock goes on
+    with owned.another():
+        owned.append([draft()], [], 11, 1)
+        assert owned.load_checkpoint(1) == (10, b"state")

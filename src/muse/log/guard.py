@@ -92,6 +92,16 @@ class Guard:
         if main is not None and main[:2] == self._main[:2]:
             self._main, self._main_moved = main, False
 
+    @contextlib.contextmanager
+    def own_handle(self) -> Iterator[None]:
+        """While this process opens the log once more. For root, SQLite sets the owner of the write-ahead log then, to
+        who it is already, and so the time of its last change."""
+        before = _seen(self._wal_name)
+        yield
+        after = _seen(self._wal_name)
+        if before is not None and before == self._wal and after is not None and after[:4] == before[:4]:
+            self._wal = after
+
     # ------------------------------------------------------------------ before and inside a write
 
     def check_files(self, db: apsw.Connection) -> None:
