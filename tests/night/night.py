@@ -80,6 +80,7 @@ class Report:
     parked: int = 0
     hours: float = 0.0
     content_bytes: int = 0
+    raw_bytes: int = 0
     file_bytes: int = 0
     late_ms: float = 0.0
     short_ms: float = 0.0
@@ -106,7 +107,8 @@ class Report:
             *((zero, str(n)) for zero, n in self.zeros().items()),
             ("doubts allowed, and seen", str(self.doubts)),
             ("the log", f"{self.file_bytes / 1e6:.2f} MB: {growth:.2f} times its content of "
-                        f"{self.content_bytes / 1e6:.2f} MB (bodies of events, and blobs that they name, each once)"),
+                        f"{self.content_bytes / 1e6:.2f} MB (bodies of events, and files that they name, each once), "
+                        f"and it holds the {self.raw_bytes / 1e6:.2f} MB that the provider sent besides"),
             ("from `muse resume` to the next intent", f"{self.late_ms:.0f} ms in the last hour, {self.short_ms:.0f} ms "
              f"in a session of {SHORT_CALLS} calls: {ratio:.2f} times (the quickest of {RESUMES} each)"),
             ("peak memory", f"host {self.host_kib / 1024:.0f} MiB, runner {self.runner_kib / 1024:.0f} MiB"),
@@ -262,7 +264,8 @@ class Night:
         report.summaries = sum(e["type"] == "context.compacted" and e["body"]["method"] == "summary" for e in events)
         report.parked = sum(e["type"] == "model.failed" and bool(e["body"].get("retry_until")) for e in events)
         report.hours = self.shifted / HOUR
-        report.content_bytes, report.file_bytes = content_bytes(path), path.stat().st_size
+        report.content_bytes, report.raw_bytes = content_bytes(path)
+        report.file_bytes = path.stat().st_size
         report.host_kib, report.runner_kib = session.memory["host"], session.memory["runner"]
         report.doubts = sum(e["type"] == "tool.finished" and e["body"]["status"] == "unknown" for e in events)
         agents = checks.numbers_of(events)
@@ -305,14 +308,18 @@ def waiting_until(events: Iterable[Event]) -> list[datetime]:
     return list(dates.values())
 
 
-def content_bytes(path: Path) -> int:
-    """Bytes of the bodies of a log's events, and of the blobs that they name, each once and as they were given."""
-    total, blobs = 0, {}
+def content_bytes(path: Path) -> tuple[int, int]:
+    """Bytes of the bodies of a log's events and of the files that they name, each once and as they were given; and of
+    what the provider sent, as it came."""
+    total = 0
+    files: dict[str, int] = {}
+    raw: dict[str, int] = {}
     with app.read_session(path) as reading:
         for event in reading.events():
             total += len(codec.encode(event.body))
-            blobs |= {one.blob: one.length for one in blobs_in(event.body)}
-    return total + sum(blobs.values())
+            into = raw if event.type in ("model.responded", "model.failed") else files
+            into |= {one.blob: one.length for one in blobs_in(event.body)}
+    return total + sum(files.values()), sum(raw.values())
 
 
 def blobs_in(value: object) -> Iterable[BlobRef]:
