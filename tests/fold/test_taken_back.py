@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from muse.event.content import Block, Host, Settings, ToolSpec
+from muse.event.conversation import Said
 from muse.event.envelope import Event
 from muse.event.kinds import (
     KINDS,
@@ -17,6 +18,7 @@ from muse.event.kinds import (
     AgentSpawned,
     AgentSteered,
     CancelRequested,
+    ModelFailed,
     ModelRequested,
     ModelResponded,
     NoteAdded,
@@ -113,3 +115,12 @@ def test_a_prompt_taken_back_before_anybody_ran_the_session_begins_no_turn() -> 
     state = folded(OPENED, first, second, CancelRequested(target="prompt", prompt=3), AgentSpawned())
     agent = state.agents["main"]
     assert [agent.turn, len(agent.items), agent.queue] == [True, 1, []]
+
+
+@pytest.mark.parametrize("words", [UserPrompted(text="wait", delivery="steer"), AgentSteered(text="wait")])
+def test_words_to_a_turn_that_is_being_cancelled_begin_the_next_one(words: msgspec.Struct) -> None:
+    """No request of that turn will follow, so they could join none, and they were acknowledged."""
+    ending = [msgspec.structs.replace(OPENED, rules=3), *BUSY[1:], CancelRequested(), words]
+    agent = folded(*ending, ModelFailed(call="main/1", attempt=1, failure="cancelled")).agents["main"]
+    assert agent.turn
+    assert [item.text for item in agent.items if isinstance(item, Said)][-1] == "wait"

@@ -211,10 +211,12 @@ def _as_isolation(text: str) -> Any:
 
 
 def _tools(state: Session, agent: Agent, one: Wanted, role: Role | None) -> tuple[str, ...]:
-    """The child's tools, in the order of the session's. The deepest children cannot spawn."""
+    """The child's tools, in the order of the session's: those that were asked for, of what its role has. All can read
+    again what left their own conversation; the deepest children cannot spawn."""
     assert state.settings is not None
-    chosen = one.tools if one.tools is not None else role.tools if role is not None and role.tools else None
-    names = [spec.name for spec in agent.tools if chosen is None or spec.name in chosen]
+    names = [spec.name for spec in agent.tools]
+    for chosen in (one.tools, role.tools if role is not None and role.tools else None):
+        names = [name for name in names if chosen is None or name in chosen or name == "recall"]
     if agent.depth + 1 >= state.settings.agents_depth_max:
         names = [name for name in names if name != "spawn"]
     return tuple(names)

@@ -76,6 +76,10 @@ MOVES_TOLD_SINCE = 2
 """The first version of the rules under which agents are told that their workspace has moved."""
 
 
+STEERS_OUTLIVE_SINCE = 3
+"""The first version of the rules under which words to a turn that is being cancelled begin the next one."""
+
+
 def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
     """Fold one event into `state`, in place. Returns the agents for which something new may have become due.
 
@@ -190,7 +194,7 @@ def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
     agent.cause = event.seq
     if state.imported:
         imported.prompted(agent)
-    if agent.turn and body.delivery == "steer":
+    if agent.turn and body.delivery == "steer" and not _is_ending(state, agent):
         agent.steers.append(msgspec.structs.replace(said, source="steer"))
         return {event.agent}
     if agent.turn and body.delivery == "replace":
@@ -206,10 +210,16 @@ def _steered(state: Session, event: Event, body: AgentSteered) -> set[str]:
         return set()
     agent.cause = event.seq
     said = Said(seq=event.seq, text=body.text, source="steer")
-    if agent.turn:
+    if agent.turn and not _is_ending(state, agent):
         agent.steers.append(said)
         return {event.agent}
     return _told(state, agent, said)
+
+
+def _is_ending(state: Session, agent: Agent) -> bool:
+    """Whether the turn has been cancelled: no request of it will follow that words could join, so they begin the next
+    one. Under rules before `STEERS_OUTLIVE_SINCE` they went with the turn."""
+    return agent.ending == "cancelled" and state.rules >= STEERS_OUTLIVE_SINCE
 
 
 def _told(state: Session, agent: Agent, said: Said) -> set[str]:
