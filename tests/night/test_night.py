@@ -20,7 +20,7 @@ def test_a_night_of_eight_agents_under_kills_quotas_and_compactions_leaves_every
 def test_a_report_names_every_zero_what_was_found_and_goes_between_its_markers(tmp_path: Path) -> None:
     report = Report(seed=7, findings=[Finding("lost", "something")], content_bytes=2, file_bytes=3)
     place = tmp_path / "page.md"
-    place.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
+    place.write_text(f"before\n{page.BEGIN}\nof last week\n{page.END}\nafter\n")
     page.write_into(place, report, "50 kills")
     text = place.read_text()
     assert text.startswith(f"before\n{page.BEGIN}\n")
@@ -34,4 +34,4 @@ def test_a_report_names_every_zero_what_was_found_and_goes_between_its_markers(t
         "50 kills",
     ):
         assert words in text
-    assert "old" not in text
+    assert "of last week" not in text
