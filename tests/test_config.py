@@ -109,6 +109,8 @@ def test_pairs_take_toml_values_and_bare_text(desk: Desk) -> None:
         ("max_model_calls = -1", "max_model_calls", ""),
         ("max_model_calls = true", "max_model_calls", ""),
         ("max_parallel_tools = 0", "max_parallel_tools", ""),
+        ("[agents]\nparallel = 0", "agents.parallel", ""),
+        ("[agents]\nparalel = 2", "agents.paralel", "did you mean agents.parallel?"),
         ("model = 3", "model", ""),
         ('[permissions]\nallow = "shell"', "permissions.allow", ""),
         ("[permissions]\nallow = [1]", "permissions.allow", ""),
@@ -327,6 +329,13 @@ def test_a_project_that_is_not_trusted_may_lower_budgets_and_never_raise_them(de
     found = desk.load().budget
     assert (found.tokens, found.time, found.agent.cost, found.tree.calls) == (900_000, "1h", 2, 0)
     assert set(desk.ignored()) == {"budget.agent.cost", "budget.tree.calls"}
+
+
+def test_a_project_that_is_not_trusted_may_lower_how_many_agents_work_and_never_raise_it(desk: Desk) -> None:
+    desk.write(user="[agents]\nparallel = 4\n", project="[agents]\nparallel = 5\ndepth = 1\ntotal = 1001\n")
+    found = desk.load().agents
+    assert (found.parallel, found.depth, found.total) == (4, 1, 1000)
+    assert set(desk.ignored()) == {"agents.parallel", "agents.total"}
 
 
 def test_a_project_that_is_not_trusted_says_nothing_of_prices_and_fallbacks_and_its_providers_are_not_for_agents(

@@ -49,6 +49,15 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     deny: tuple[str, ...] = ()
 
 
+class Agents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[agents]`: how many agents besides `main` work at once, how many levels there may be below it (0: it spawns
+    none), and how many agents a session may have in all."""
+
+    parallel: Positive = 8
+    depth: Count = 3
+    total: Positive = 1000
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Amounts of a budget as written; 0: no limit. `muse.budget` reads them."""
 
@@ -104,6 +113,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     park_after: Positive = 60
     compact_at: Percent = 80
     fallback_models: tuple[str, ...] = ()
+    agents: Agents = Agents()
     budget: Budget = Budget()
     models: dict[str, KnownModel] = {}
     providers: dict[str, Provider] = {}
@@ -249,6 +259,8 @@ def _checked(table: Mapping[str, Any], where: str) -> Config:
     for name, one in providers.items() if isinstance(providers, dict) else ():
         if isinstance(one, dict):
             _refuse_unknown(one, Provider, f"providers.{name}.", where)
+    if isinstance(agents := table.get("agents"), dict):
+        _refuse_unknown(agents, Agents, "agents.", where)
     models = table.get("models")
     for name, one in models.items() if isinstance(models, dict) else ():
         if isinstance(one, dict):
@@ -392,6 +404,9 @@ def _tightening(project: Mapping[str, Any], user: Config, ignored: list[str]) ->
                 ignored.append("permissions.allow")
         elif key == "providers":
             followed[key] = _harmless_providers(value, user, ignored)
+        elif key == "agents":
+            followed[key] = {name: most for name, most in value.items() if most <= getattr(user.agents, name)}
+            ignored += [f"agents.{name}" for name in value if name not in followed[key]]
         elif key == "budget":
             followed[key] = _lower_budget(value, user.budget, "budget", ignored)
         elif _tightens(key, value, project, user):

@@ -8,7 +8,7 @@ from muse.app.budgets import facts, merged, raised, with_budget, with_prices
 from muse.app.models import Clients, client_of, usable_providers
 from muse.app.settings import settings_again, settings_of
 from muse.budget import amount, part, price, written
-from muse.config import Budget, Config, KnownModel, Limits, Loaded, Provider
+from muse.config import Agents, Budget, Config, KnownModel, Limits, Loaded, Provider
 from muse.decide.context import ref_of
 from muse.effect.model.scripted import ScriptedModel
 from muse.errors import ConfigError, MissingKey, UsageError
@@ -104,6 +104,14 @@ def test_a_settings_file_and_what_a_resumed_session_has() -> None:
     again = settings_again(state, Loaded(other, given=("budget",)))
     assert merged(first.limits, ()) == first.limits
     assert [one.value for one in again.limits] == [9_000_000, 5]
+
+
+def test_how_many_agents_may_work_stays_as_the_log_has_it_unless_it_is_said_anew() -> None:
+    first = settings_of(Config(model="ollama/m", agents=Agents(parallel=2, depth=1, total=9)))
+    assert (first.agents_parallel_max, first.agents_depth_max, first.agents_total_max) == (2, 1, 9)
+    state, other = app.Session(session="s", settings=first), Config(model="ollama/m", agents=Agents(parallel=5))
+    assert settings_again(state, Loaded(other)).agents_parallel_max == 2
+    assert settings_again(state, Loaded(other, given=("agents",))).agents_parallel_max == 5
 
 
 def test_prices_are_whole_numbers_and_a_cache_costs_as_much_as_input_where_nothing_is_said() -> None:

@@ -32,6 +32,8 @@ LIMITS = {
     "retry_base_ms": "retry_base_ms",
 }
 """Key of the settings file → field of the settings that a session records."""
+AGENTS = {"parallel": "agents_parallel_max", "depth": "agents_depth_max", "total": "agents_total_max"}
+"""The same of the table `agents`."""
 APPROVAL_TIMEOUT = 300
 """Seconds that a request waits where the settings say nothing and no person sits at the terminal."""
 
@@ -82,6 +84,7 @@ def limited(
 
 def _limits(config: Config) -> dict[str, int]:
     found = {name: getattr(config, key) for key, name in LIMITS.items()}
+    found |= {name: getattr(config.agents, key) for key, name in AGENTS.items()}
     if found["approval_timeout_seconds"] is None:
         found["approval_timeout_seconds"] = APPROVAL_TIMEOUT
     found["compact_permille"] *= 10
@@ -110,6 +113,8 @@ def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = 
     )
     limits = _limits(config)
     changes: dict[str, object] = {name: limits[name] for key, name in LIMITS.items() if key in given}
+    if "agents" in given:
+        changes |= {name: limits[name] for name in AGENTS.values()}
     changes |= {"mode": parse_mode(mode or state.mode), "permissions": rules}
     changes["approval_timeout_seconds"] = limits["approval_timeout_seconds"]
     changes["sandbox"] = sandbox_again(state.settings.sandbox, config.sandbox, "sandbox" in given)

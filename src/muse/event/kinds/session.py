@@ -74,7 +74,7 @@ class BudgetReached(Content, frozen=True):
 
 
 class BudgetRaised(Content, frozen=True):
-    """A person raised a limit to `value`."""
+    """A person raised the limit of model calls of an agent's turn to `value`. Budgets are raised at an opening."""
 
     limit: str
     value: int
