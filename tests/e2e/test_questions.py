@@ -186,7 +186,8 @@ def agent_3(noted: Noted, answer: str) -> None:
     assert fleet.TASKS[2] in sent["system"]
     uses = [block["args"] for item in sent["items"] for block in item.get("blocks", ()) if block["kind"] == "tool_use"]
     assert [json.loads(args)["command"] for args in uses] == [fleet.LOOKS]
-    assert sent["items"][1]["text"].endswith("exit code 1")
+    (found,) = [item["text"] for item in sent["items"] if item["item"] == "resulted"]
+    assert found.endswith("exit code 1")
     assert sent["items"][-1]["text"] == fleet.STEERED
     assert fleet.MESSAGE not in answer  # came later, and to another
 
