@@ -148,21 +148,23 @@ def test_such_a_session_is_derived_again_from_its_log(played: Rig) -> None:
 
 def test_what_the_log_does_not_hold_keeps_its_tree_which_goes_with_the_session(tmp_path: Path) -> None:
     with Rig(tmp_path) as rig:
-        (rig.workspace / ".gitignore").write_text("*.log\n")
+        (rig.workspace / ".gitignore").write_text("*.log\n__pycache__/\n")
         commit = "git -c user.name=c -c user.email=c@example.org commit -qam own"
         model = script(
             rig,
-            [spawn("do alpha", "do beta", "do gamma")],
+            [spawn("do alpha", "do beta", "do gamma", "do delta")],
             alpha=[[shell(f"echo x >> README.md; {commit}")]],
+            delta=[[shell("mkdir -p src/__pycache__; echo x > src/__pycache__/shop.pyc; echo x > new.txt")]],
             beta=[[shell("echo x > kept.log")]],
             gamma=[[shell("head -c 9000000 /dev/zero > large")]],
         )
         assert rig.muse("exec", "--yolo", "--model", model, "go").returncode == 0
-        left = {e["agent"]: (e["body"].get("left"), e["body"]["why"]) for e in rig.of_type("worktree.removed")}
+        left = {e["agent"]: (e["body"].get("left"), e["body"].get("why")) for e in rig.of_type("worktree.removed")}
         assert left["main.1"][0] == [".git"]
         assert "commits of its own" in left["main.1"][1]
         assert left["main.2"][0] == ["kept.log"]
         assert left["main.3"][0] == ["large"]
+        assert left["main.4"][0] is None, "a cache that any run makes again keeps no tree"
         place = rig.muse_home / "worktrees" / rig.session()
         assert sorted(os.listdir(place)) == ["main.1", "main.2", "main.3"]
         said = rig.muse("gc", "--json").stdout
