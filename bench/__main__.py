@@ -11,7 +11,19 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import agents_view, appender, children, fleet, growth, replay, searching, snapshots, starting, whole_log
+from bench import (
+    agents_view,
+    appender,
+    children,
+    fleet,
+    growth,
+    replay,
+    searching,
+    signals,
+    snapshots,
+    starting,
+    whole_log,
+)
 from bench.measure import FULL, Section, Sizes
 from bench.page import PAGE, page, section_text
 
@@ -28,6 +40,7 @@ SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
     "replay": replay.section,
     "verify": replay.verifying,
     "search": searching.section,
+    "signals": signals.section,
 }
 
 

@@ -16,6 +16,7 @@ from bench import (
     growth,
     replay,
     searching,
+    signals,
     sessions,
     snapshots,
     starting,
@@ -46,7 +47,7 @@ def test_the_standard_body_is_the_one_that_the_figures_speak_of() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [agents_view, appender, children, fleet, growth, searching, snapshots],
+    [agents_view, appender, children, fleet, growth, searching, signals, snapshots],
     ids=lambda module: str(module.__name__),
 )
 def test_each_measurement_still_runs_and_makes_a_chapter(module: object, folder: Path) -> None:
