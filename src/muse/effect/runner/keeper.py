@@ -371,6 +371,8 @@ class Keeper:
                 files.write_durable(os.path.join(self.folder, files.EXIT), content)
                 return
             except OSError:
+                if not os.path.isdir(self.folder):
+                    return  # the host saw the exit while it was being made durable and, done with it, took all away
                 if tries == EXIT_TRIES_MAX - 1:
                     raise
                 if self.spool_error and content["output_bytes"]:
