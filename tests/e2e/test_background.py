@@ -161,8 +161,10 @@ def test_after_kill_9_of_all_each_open_session_is_gone_on_with_once_however_many
         fates = sorted(one["fate"] for one in found if one["session"] == session)
         assert fates == (["skipped", "skipped"] if session == damaged.stem else ["resumed", "runs"])
     assert [one["paused"] for one in found if one["session"] == paused["session"]] == [["main"], ["main"]]
-    third = told(rig.muse("up", "--json"))
-    assert [one["fate"] for one in third] == ["runs", "runs", "runs", "skipped"]
+    third = {one["session"]: one["fate"] for one in told(rig.muse("up", "--json"))}
+    assert third.pop(damaged.stem) == "skipped"
+    assert third.pop(paused["session"]) == "runs"
+    assert set(third.values()) <= {"runs"}, "one may have come to its end meanwhile; none is begun again"
 
     (rig.workspace / "go").touch()
     for host in hosts:
