@@ -13,6 +13,7 @@ from muse.event.content import Block, Host, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event
 from muse.event.kinds import (
     KINDS,
+    AgentFinished,
     AgentSpawned,
     AgentSteered,
     ApprovalDecided,
@@ -25,6 +26,7 @@ from muse.event.kinds import (
     QuestionAnswered,
     QuestionAsked,
     SessionOpened,
+    TimerSet,
     ToolStarted,
     UserPrompted,
 )
@@ -171,3 +173,33 @@ def test_refusing_what_is_not_there_changes_nothing() -> None:
         state = folded(*ASKED, CommandRefused(command=number, why="no_origin"))
         assert state.run("main/2") is not None
         assert state.approvals == {6: "main/2"}
+
+
+@pytest.mark.parametrize("command", [AgentSteered(text="do evil"), UserPrompted(text="do evil")])
+def test_a_child_that_had_ended_stays_so_when_the_words_that_woke_it_are_refused(command: msgspec.Struct) -> None:
+    answer = ModelResponded(
+        call="main.1/1", attempt=1, blocks=(Block(kind="text", text="Done."),), stop="end_turn"
+    )  # fmt: skip
+    state = Session(session="s")
+    story: list[tuple[str, msgspec.Struct]] = [
+        *(("main", body) for body in ASKED[:3]),
+        ("main.1", AgentSpawned(parent="main", call="main/2", task="t", background=True)),
+        ("main.1", msgspec.structs.replace(ASKED[3], call="main.1/1")),
+        ("main.1", answer),
+        ("main.1", AgentFinished(outcome="done", text="Done.")),
+        ("main.1", command),
+        ("main.1", CommandRefused(command=8, why="below_runner")),
+    ]
+    for seq, (agent, body) in enumerate(story, 1):
+        evolve(state, Event(seq, f"{seq:032x}", "", TYPES[type(body)], 1, agent, 0, 1, body))
+    child = state.agents["main.1"]
+    assert (child.finished, child.outcome, child.turn, child.result) == (7, "done", False, "Done.")
+    assert [item.seq for item in child.items] == [4, 6]
+    assert state.agents["main"].undelivered == ["main.1"]
+    assert not state.unfinished
+
+
+def test_how_long_an_answer_is_waited_for_is_set_anew_at_an_opening() -> None:
+    waits = TimerSet(key="question:main/2", duration_ms=300_000)
+    assert "question:main/2" in folded(*ASKS, waits).timers
+    assert not folded(*ASKS, waits, OPENED).timers

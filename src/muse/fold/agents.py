@@ -9,7 +9,7 @@ children, for a person, for a date) gives its slot up, so that no set of waiting
 from bisect import insort
 from collections.abc import Iterable, Iterator
 
-from muse.event.conversation import Said
+from muse.event.conversation import Said, bytes_of
 from muse.event.envelope import Event
 from muse.event.kinds import (
     AgentContinued,
@@ -256,11 +256,27 @@ def messaged(state: Session, event: Event, body: AgentMessaged) -> set[str]:
 
 def revive(state: Session, agent: Agent, said: Said) -> None:
     """Words to an agent that is in no turn: a child that had finished has not any more."""
+    was = (agent.finished, agent.outcome, agent.reason, agent.kept)
     if agent.parent and not state.imported:
         agent.finished, agent.kept = 0, False
         agent.preparing = agent.isolation == "worktree" and not agent.workspace
         state.unfinished.add(agent.id)
     turns.prompt(state, agent, said)
+    if agent.parent and not state.imported:
+        agent.woken_from = was
+
+
+def lie_down(state: Session, agent: Agent) -> None:
+    """The words that woke a child are not to be followed: it is as it was before them."""
+    assert agent.woken_from is not None, "asked of an agent that nobody woke"
+    last = bytes_of(agent.items[-1])
+    agent.items = agent.items[:-1]  # another list: the old one may be needed to undo this
+    agent.items_bytes -= last
+    agent.added_bytes -= last
+    agent.finished, agent.outcome, agent.reason, agent.kept = agent.woken_from
+    agent.turn, agent.preparing, agent.woken_from = False, False, None
+    if agent.finished:
+        state.unfinished.discard(agent.id)
 
 
 def _notice(agent: Agent, said: Said) -> None:

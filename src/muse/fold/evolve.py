@@ -155,8 +155,8 @@ def _opened(state: Session, event: Event, body: SessionOpened) -> set[str]:
         _change_policy(state, PolicyStep(event.seq, mode, rules.allow, rules.ask, rules.deny, replaces))
     elif mode:
         _change_policy(state, PolicyStep(event.seq, mode))
-    # How long an approval waits is a matter of who sits there now: the limit is set anew under this opening's settings.
-    state.timers = {key: timer for key, timer in state.timers.items() if not key.startswith("approval:")}
+    # How long a person's word is waited for depends on who sits there now: that is set anew under these settings.
+    state.timers = {key: one for key, one in state.timers.items() if not key.startswith(("approval:", "question:"))}
     for agent in state.agents.values():
         _reopened(state, agent, event.seq, body.settings.model_calls_max, before)
         agent.tools = tuple(spec for spec in body.tools if spec.name in {tool.name for tool in agent.tools})
@@ -366,6 +366,9 @@ def _refused(state: Session, event: Event, body: CommandRefused) -> set[str]:
     agent.steers = [said for said in agent.steers if said.seq != body.command]
     agent.queue = [said for said in agent.queue if said.seq != body.command]
     if agent.turn and agent.items and isinstance(agent.items[-1], Said) and agent.items[-1].seq == body.command:
+        if agent.woken_from is not None:
+            agents.lie_down(state, agent)
+            return {event.agent, *(one.id for one in agents.above(state, event.agent))}
         turns.cancel(state, agent, event.seq, "the command that began it was refused")
     for run in agent.batch:
         if run.approval == body.command and run.phase == "approved":

@@ -87,7 +87,8 @@ class Agent(msgspec.Struct, kw_only=True):
     request as the provider counted it with its answer,
     `added_bytes` what the transcript of `items_bytes` got since; `refused_tokens` the size of a request that was too
     large. `summary`, written by `summary_call`, is to replace the start of the first `summary_upto` items; `aside` is
-    the call that waits meanwhile. What was compacted began at event `compacted_from` (0: nothing was). `usage_below`,
+    the call that waits meanwhile. What was compacted began at event `compacted_from` (0: nothing was). `woken_from`
+    is what it was (`finished`, `outcome`, `reason`, `kept`) when words began the running turn. `usage_below`,
     `answered_below`, `turns_below` and `elapsed_below` count the agent and all below it.
     """
 
@@ -154,6 +155,7 @@ class Agent(msgspec.Struct, kw_only=True):
     cause: int = 0
     usage: Usage = Usage()
     steps: int = 0
+    woken_from: tuple[int, str, str, bool] | None = None
 
     def add(self, *items: TranscriptItem) -> None:
         """Put items at the end of the transcript."""

@@ -156,7 +156,7 @@ def end(agent: Agent, outcome: str, reason: str, partial: str = "") -> None:
 def begin(agent: Agent, seq: int) -> None:
     """A turn of the agent begins with event `seq`."""
     agent.turn, agent.outcome, agent.reason, agent.ending, agent.cause = True, "", "", "", seq
-    agent.calls_in_turn, agent.turn_counted, agent.aside = 0, False, None
+    agent.calls_in_turn, agent.turn_counted, agent.aside, agent.woken_from = 0, False, None, None
 
 
 def _stuck(state: Session, agent: Agent) -> bool:
