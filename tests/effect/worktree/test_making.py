@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -267,6 +268,20 @@ def test_a_tree_that_is_made_again_has_the_files_of_now(world: World) -> None:
     made = world.make()
     assert files_below(made.tree) == {"a": "two\n"}
     assert len(world.git("worktree", "list").splitlines()) == 2
+
+
+def test_an_entry_that_another_git_is_just_writing_does_not_keep_a_tree_from_being_made(world: World) -> None:
+    world.begin(kept="one\n")
+    half = world.root / ".git" / "worktrees" / "half"  # as `git worktree add` of somebody else leaves it for a moment
+    half.mkdir(parents=True)
+    (half / "gitdir").write_text(f"{world.folder}/half/.git\n")
+    (half / "HEAD").write_text(world.git("rev-parse", "HEAD"))
+    (half / "commondir").touch()
+    writes = threading.Timer(0.1, (half / "commondir").write_text, ("../..\n",))
+    writes.start()
+    assert files_below(world.make().tree) == {"kept": "one\n"}
+    writes.join()
+    assert sorted(path.name for path in half.parent.iterdir()) == ["half", ENTRY]
 
 
 def test_discarding_takes_away_only_our_own_entry_of_the_repository(world: World) -> None:

@@ -8,6 +8,7 @@ files are laid over the tree.
 
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ from muse.effect.snapshot.repository import git_folder, top_of
 from muse.effect.worktree.copying import PREPARE_SECONDS_MAX, WorktreeError
 
 LINK_BYTES_MAX: Final = 8192
+ADD_TRIES_MAX: Final = 6
+ADD_WAIT_SECONDS: Final = 0.05
+"""Before the second try at adding a worktree; it doubles from there."""
 _QUIET: Final = {
     "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0", "GIT_ADVICE": "0",
 }  # fmt: skip
@@ -84,7 +88,7 @@ class Repository:
     def add(self, folder: Path, name: str, target: Path, commit: str, sparse: list[bytes]) -> None:
         """Make the worktree `target`, an empty folder that stands in `folder`, with its entry called `name` and its
         index as the commit is. Raises WorktreeError and OSError."""
-        self._run(*_ADD, str(folder / name), commit)
+        self._add(folder, name, commit)
         (folder / name).rename(target)
         found = linked(target, self.common)
         if found is None or found.entry.name != name:
@@ -97,6 +101,20 @@ class Repository:
             data = b"\0".join(path for path in sparse if path in there)
             if data:
                 inside.run(self._deadline, "update-index", "-z", "--skip-worktree", "--stdin", data=data + b"\0")
+
+    def _add(self, folder: Path, name: str, commit: str) -> None:
+        """git reads the entries of all worktrees when it adds one, and gives up where another git is just writing its
+        own (`failed to read …/commondir`): one of 50 that are added two at a time. So it is tried again."""
+        for tried in range(1, ADD_TRIES_MAX + 1):
+            try:
+                self._run(*_ADD, str(folder / name), commit)
+                return
+            except WorktreeError:
+                if tried == ADD_TRIES_MAX:
+                    raise
+                drop_entry(self.common, name)
+                shutil.rmtree(folder / name, ignore_errors=True)
+                time.sleep(ADD_WAIT_SECONDS * 2 ** (tried - 1))
 
     def _run(self, *arguments: str) -> bytes:
         named = ("-c", f"core.excludesFile={self._users}") if self._users is not None else ()
