@@ -15,6 +15,9 @@ WHAT: Final = {"tokens": "tokens", "cost": "cost_microusd", "turns": "turns", "c
 KEYS: Final = {what: key for key, what in WHAT.items()}
 
 AMOUNT_MAX: Final = 2**53
+DIGITS_MAX: Final = 20
+"""Before the point or behind it; more than any amount has."""
+
 _UNITS: Final = {"": 1, "k": 1000, "m": 1_000_000, "g": 1_000_000_000}
 _SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 _time: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -38,8 +41,8 @@ def amount(key: str, given: object) -> int:
 
 def microusd(text: str) -> int:
     """US dollars as millionths, exactly. Raises `ValueError` or `InvalidOperation` for what is no amount."""
-    found = Decimal(text.removeprefix("$")) * 1_000_000
-    if not found.is_finite() or found != found.to_integral_value() or found < 0:
+    found = _decimal(text.removeprefix("$")) * 1_000_000
+    if found != found.to_integral_value() or found < 0:
         raise ValueError(text)
     return int(found)
 
@@ -82,10 +85,19 @@ def part(text: str) -> tuple[str, str, str]:
 
 def _count(text: str) -> int:
     unit = text[-1:] if text[-1:] in _UNITS and text[-1:] else ""
-    found = Decimal(text.removesuffix(unit) if unit else text) * _UNITS[unit]
-    if not found.is_finite() or found != found.to_integral_value():
+    found = _decimal(text.removesuffix(unit) if unit else text) * _UNITS[unit]
+    if found != found.to_integral_value():
         raise ValueError(text)
     return int(found)
+
+
+def _decimal(text: str) -> Decimal:
+    """A number of a size that amounts have: `1e999999` would take minutes as a whole number, and `1e-999999` become 0,
+    which is no limit. Raises `ValueError` or `InvalidOperation`."""
+    found = Decimal(text)
+    if not found.is_finite() or abs(found.adjusted()) > DIGITS_MAX:
+        raise ValueError(text)
+    return found
 
 
 def _seconds(text: str) -> int:

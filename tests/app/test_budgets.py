@@ -40,7 +40,8 @@ def test_amounts_are_read_exactly(key: str, given: object, found: int) -> None:
     [
         ("tokens", "many"), ("tokens", "-1"), ("tokens", "0.5"), ("tokens", ""), ("tokens", "inf"), ("tokens", "1e99"),
         ("tokens", True), ("cost", "0.0000001"), ("cost", "nan"), ("cost", "-1"), ("cost", "five"), ("time", ""),
-        ("time", "8 hours"), ("time", "h"), ("turns", "1x"),
+        ("time", "8 hours"), ("time", "h"), ("turns", "1x"), ("tokens", "1e999999"),
+        ("tokens", "1e9999999"), ("cost", "1e999999"), ("cost", "1e-9999999"),
     ],
 )  # fmt: skip
 def test_what_is_no_amount_is_refused_with_an_example(key: str, given: object) -> None:
@@ -49,7 +50,7 @@ def test_what_is_no_amount_is_refused_with_an_example(key: str, given: object) -
     assert "for example" in caught.value.hint
 
 
-@pytest.mark.parametrize("given", ["", "x", "-3", "nan", "0.0000001", True])
+@pytest.mark.parametrize("given", ["", "x", "-3", "nan", "0.0000001", "1e999999", "1e-9999999", True])
 def test_what_is_no_price_is_refused(given: object) -> None:
     with pytest.raises(ConfigError):
         price(given)
