@@ -43,7 +43,7 @@ def test_where_results_are_not_enough_older_turns_are_summarised_by_a_recorded_c
     request = story.requests[-1][1].decode()
     assert "The conversation is about to become too long" in request
     key = story.main.call.key
-    before = story.main.items_bytes
+    before, items = story.main.items_bytes, list(story.main.items)
     compacted, again = story.answer("tests are green but for one", usage=Usage(input=3_000, output=20))
     assert isinstance(compacted, ContextCompacted)
     assert (compacted.method, compacted.call, compacted.bytes_before) == ("summary", key, before)
@@ -53,6 +53,8 @@ def test_where_results_are_not_enough_older_turns_are_summarised_by_a_recorded_c
     first, said, *tail = story.main.items
     assert (first.text, said.source) == ("make it green", "summary")
     assert said.text.endswith("]\n\ntests are green but for one")
+    gone = [item.seq for item in items[: len(items) - compacted.kept]]
+    assert (compacted.first, compacted.last) == (min(gone), max(gone))
     assert f"events #{compacted.first} to #{compacted.last}" in said.text
     assert len(tail) == compacted.kept
     assert INSTRUCTION not in story.requests[-1][1].decode()
@@ -179,6 +181,20 @@ def test_a_summary_that_cannot_be_had_is_done_without(how: Any) -> None:
     assert '"make it green"' in compacted.text
     assert isinstance(asked, ModelRequested)
     assert asked.purpose == "turn"
+
+
+@pytest.mark.parametrize("window", [2, 10, 40, 100, 150, 200, 400])
+def test_a_window_that_holds_not_even_what_requests_begin_with_ends_nothing(window: int) -> None:
+    story = Long(settings(window=window))
+    story.prompt("make it green")
+    for _ in range(8):
+        story.sum_up("sum")
+        story.answer("a" * 50, uses=1)
+        story.results("x" * 3_000)
+    story.sum_up("")
+    assert {one.method for one in story.compactions} == {"results", "summary"}
+    story.answer("done")
+    assert story.state.outcome == "done"
 
 
 def test_a_provider_that_cannot_be_asked_costs_no_words() -> None:

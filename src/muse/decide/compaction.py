@@ -29,6 +29,8 @@ PLAIN_WORDS_CHARACTERS: Final = 200
 PLAIN_ARGUMENTS_CHARACTERS: Final = 160
 HEAD_SHARE: Final = 4
 """Of a text that is too long, its first quarter is kept, and its end."""
+CUT_LINE_BYTES: Final = 60
+"""Room for the line that says how much is left out."""
 
 
 def before_request(state: Session, agent: Agent) -> ContextCompacted | Literal["summary", ""]:
@@ -80,7 +82,8 @@ def _measured(state: Session, agent: Agent, body: ContextCompacted) -> ContextCo
 
 
 def _bounded(text: str, bytes_max: int) -> str:
-    return cut(text, bytes_max // HEAD_SHARE, bytes_max - bytes_max // HEAD_SHARE - 60).text
+    head = bytes_max // HEAD_SHARE
+    return cut(text, head, max(bytes_max - head - CUT_LINE_BYTES, 0)).text
 
 
 # -- where no model says it --------------------------------------------------------------------------------------------
