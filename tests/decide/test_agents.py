@@ -118,6 +118,41 @@ def test_a_cancelled_tree_ends_from_below_and_starts_nothing_again() -> None:
     assert world.state.unfinished == set()
 
 
+@pytest.mark.parametrize("first_ends", [False, True])
+def test_a_cancelled_tree_wakes_no_parent_that_was_idle(first_ends: bool) -> None:
+    world = begun(spawn("a", "b", background=True))
+    decided(world)
+    answers(world, "main")
+    if first_ends:
+        answers(world, "main.1")
+    world.append(CancelRequested(target="tree", why="enough"), "main")
+    while lanes := [lane for lane in asking(world) if lane != "main"]:
+        world.model_fails("cancelled", None, 0, asking(world).index(lanes[0]))
+        decided(world)
+    assert (asking(world), events(world, "result.delivered"), world.state.unfinished) == ([], [], set())
+    assert world.state.agents["main"].outcome == "cancelled"
+    world.append(UserPrompted(text="and now?"))
+    decided(world)
+    assert [event.body.child for event in events(world, "result.delivered")] == ["main.1", "main.2"], "it is told then"
+    assert asking(world) == ["main"]
+
+
+def test_who_was_cancelled_hears_nobody_however_often_the_session_is_opened_again() -> None:
+    world = begun(spawn("a", background=True))
+    decided(world)
+    world.append(CancelRequested(target="agent"), "main.1")
+    world.model_fails("cancelled", None, 0, asking(world).index("main.1"))
+    decided(world)
+    for _ in range(3):
+        world.crash()
+        for words in (UserPrompted(text="up!"), AgentSteered(text="up!")):
+            world.append(words, "main.1")
+        decided(world)
+        assert "main.1" not in asking(world)
+        assert world.state.unfinished == set()
+    assert [event.body.outcome for event in events(world, "agent.finished")] == ["cancelled"]
+
+
 def test_a_result_that_was_not_read_yet_gives_way_to_that_of_the_next_turn() -> None:
     world = begun(spawn("a", background=True))
     decided(world)

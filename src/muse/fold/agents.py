@@ -299,10 +299,18 @@ def cancelled(state: Session, agent: Agent, body: CancelRequested, seq: int) -> 
             one.queue.clear()
             one.cancelled = one.cancelled or (bool(one.parent) and not one.finished)
         turns.cancel(state, one, seq, why)
-        if body.target != "turn" and one.parent and not one.finished and not one.turn:
+        if body.target != "turn" and not one.turn and _awaits(state, one):
             one.outcome, one.reason, one.cause = "cancelled", why, seq
     told = {child for one in targets for child in one.children}
     return {one.id for one in targets} | told | {one.id for one in above(state, agent.id)}
+
+
+def _awaits(state: Session, agent: Agent) -> bool:
+    """Whether it would go on by itself: a child that has not finished, or `main` when it has a result of a child
+    before it. It is told of those in its next turn, but they begin none."""
+    if agent.parent:
+        return not agent.finished
+    return bool(agent.undelivered) or any(child in state.unfinished for child in agent.children)
 
 
 def paused(state: Session, event: Event, body: AgentPaused) -> set[str]:
