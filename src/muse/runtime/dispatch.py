@@ -17,6 +17,7 @@ import msgspec
 
 from muse.decide import approval
 from muse.decide.decision import Due
+from muse.decide.due import spec_of
 from muse.decide.paths import named_path
 from muse.effect.protocol import (
     Background,
@@ -390,10 +391,13 @@ class Dispatch:
         return [*facts[:-1], *late, facts[-1]]
 
     def _changes_of(self, agent: str, tool: str) -> Changes | None:
-        """Who records what becomes of files, for a tool that may change some."""
+        """Who records what becomes of files, for a tool that may change some; none for one that this agent was not
+        given, whoever else has it: its calls change nothing."""
         place = self._places.of(agent)
         found = place.tools.get(tool)
-        return place.changes if found is not None and found.spec.writes else None
+        if found is None or not found.spec.writes or spec_of(self._to.state.agents[agent], tool) is None:
+            return None
+        return place.changes
 
     async def _verdict(self, agent: str, run: ToolRun) -> Verdict:
         if run.recovery == "pure":

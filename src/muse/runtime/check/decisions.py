@@ -137,10 +137,12 @@ def _with_stand_in(state: Session, agent_id: str, rules: Rules, name: str = "") 
 
 
 def _is_looked_at_first(state: Session, one: Due) -> bool:
-    """Whether the tool, or the snapshot around it, is looked at before this intent, so that it may come later."""
+    """Whether the tool, or the snapshot around it, is looked at before this intent, so that it may come later. Hosts
+    once took a snapshot for a tool that the session has and the agent was not given, too."""
     if not isinstance(one.body, ToolStarted):
         return False
-    spec = spec_of(state.agents[one.agent], one.body.tool)
+    tool = one.body.tool
+    spec = spec_of(state.agents[one.agent], tool) or next((spec for spec in state.tools if spec.name == tool), None)
     looked_at = one.body.recovery in ("reconcilable", "attachable")
     return spec is not None and (looked_at or spec.writes)
 
