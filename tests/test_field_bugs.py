@@ -1,7 +1,7 @@
 """What broke in the field, and which tests show that it does not here.
 
 Users of coding agents reported these failures in public; each row says in our words what must hold, and names the tests
-that show it. Where a row needs something that this version has not (child agents, forks, images), `open` says so, and
+that show it. Where a row needs something that this version has not (forks, images), `open` says so, and
 `tests` hold for the part that is there. A `*` in a test's name stands for any text.
 """
 
@@ -24,8 +24,6 @@ class Row(msgspec.Struct, frozen=True):
     tests: tuple[str, ...]
     open: str = ""
 
-
-CHILDREN = "Child agents come later; shown for the calls of one agent."
 
 ROWS = (
     # -- torn, lost or unreadable logs
@@ -59,8 +57,8 @@ ROWS = (
          "e2e/test_clocks.py::test_b62_who_owns_a_session_does_not_depend_on_the_clock")),
     Row("B10", "The record of a start is durable before what it starts.",
         ("e2e/test_more_field_bugs.py::test_b46_the_word_of_a_call_is_durable_with_its_name_before_its_command_begins",
-         "crash/test_failpoints.py::test_a_kill_on_either_side_of_every_effect_loses_and_repeats_nothing"),
-        CHILDREN),
+         "crash/test_failpoints.py::test_a_kill_on_either_side_of_every_effect_loses_and_repeats_nothing",
+         "e2e/test_fan_out.py::test_killed_ten_times_each_child_runs_once_and_every_zero_is_a_zero")),
     Row("B11", "Damage in one session stops no other one.",
         ("e2e/test_more_field_bugs.py::test_b11_a_damaged_or_foreign_session_never_stops_another",
          "log/test_damage.py::test_a_damaged_log_does_not_stop_another_from_opening",
@@ -149,8 +147,10 @@ ROWS = (
     Row("B38", "Of calls that run side by side and end in any order, each completed one ran once over all resumes.",
         ("crash/test_killed.py::test_a_session_of_30_steps_killed_30_times_does_each_step_once",
          "runtime/test_loop.py::test_six_hundred_tool_uses_in_one_response_all_run_once",
-         "decide/test_due.py::test_calls_are_numbered_in_the_order_of_the_uses_and_numbers_never_go_back"),
-        CHILDREN),
+         "decide/test_due.py::test_calls_are_numbered_in_the_order_of_the_uses_and_numbers_never_go_back",
+         "e2e/test_fan_out.py::test_killed_ten_times_each_child_runs_once_and_every_zero_is_a_zero",
+         "night/test_night.py::"
+         "test_a_night_of_eight_agents_under_kills_quotas_and_compactions_leaves_every_zero_a_zero")),
     Row("B39", "Starts and ends are recorded for each call of a batch, and a finished call never runs again.",
         ("e2e/test_field_bugs.py::test_b21_b22_b39_a_batch_killed_while_it_runs_is_answered_whole_and_once",
          "e2e/test_approvals.py::"
@@ -166,20 +166,23 @@ ROWS = (
          "runtime/test_rebuild.py::test_every_request_of_a_session_is_rebuilt")),
     Row("B43", "What was ended stays ended over three restarts.",
         ("e2e/test_more_field_bugs.py::"
-         "test_b43_b45_what_was_cancelled_stays_so_and_what_was_open_is_settled_over_three_restarts",),
-        CHILDREN),
+         "test_b43_b45_what_was_cancelled_stays_so_and_what_was_open_is_settled_over_three_restarts",
+         "crash/test_agent_states.py::test_b43_who_was_cancelled_does_nothing_more_over_three_restarts",
+         "decide/test_agents.py::"
+         "test_who_was_cancelled_hears_nobody_however_often_the_session_is_opened_again")),
     # -- subagents, background processes
     Row("B45", "After a restart everything that was open gets a verdict before anything new starts.",
         ("e2e/test_more_field_bugs.py::"
          "test_b43_b45_what_was_cancelled_stays_so_and_what_was_open_is_settled_over_three_restarts",
          "runtime/test_recovery.py::test_each_verdict_of_each_class_is_an_event_and_holds",
          "e2e/test_processes.py::"
-         "test_a_background_process_outlives_its_session_is_adopted_once_by_each_owner_and_reaped"),
-        CHILDREN),
+         "test_a_background_process_outlives_its_session_is_adopted_once_by_each_owner_and_reaped",
+         "crash/test_agent_states.py::"
+         "test_b45_after_a_restart_every_open_child_is_accounted_for_within_a_second")),
     Row("B46", "A start is recorded with its id before what it starts can act.",
         ("e2e/test_more_field_bugs.py::"
-         "test_b46_the_word_of_a_call_is_durable_with_its_name_before_its_command_begins",),
-        CHILDREN),
+         "test_b46_the_word_of_a_call_is_durable_with_its_name_before_its_command_begins",
+         "e2e/test_fan_out.py::test_killed_ten_times_each_child_runs_once_and_every_zero_is_a_zero")),
     Row("B47", "Every process that was left running is recorded; a resume adopts or reaps it and says which.",
         ("e2e/test_processes.py::"
          "test_a_background_process_outlives_its_session_is_adopted_once_by_each_owner_and_reaped",
@@ -188,13 +191,18 @@ ROWS = (
     Row("B50", "A write outside an agent's folder is refused, and the log says that it was tried.",
         ("effect/tool/test_write.py::test_nothing_is_written_outside_the_workspace",
          "effect/sandbox/test_confined.py::test_the_workspace_is_written_and_nothing_outside_it",
-         "decide/test_due.py::test_nobody_is_asked_about_a_file_call_that_cannot_succeed"),
-        "Folders of their own for child agents come later; shown for the session's workspace."),
+         "decide/test_due.py::test_nobody_is_asked_about_a_file_call_that_cannot_succeed",
+         "e2e/test_worktrees.py::test_a_refused_write_is_the_result_of_the_call_in_the_log")),
     Row("B51", "Whatever ends a command, its result holds what it printed until then.",
         ("e2e/test_field_bugs.py::test_b51_a_command_that_is_ended_by_its_time_limit_keeps_what_it_wrote",
          "hostile/test_full_disk.py::test_a_command_that_prints_the_disk_full_is_ended_told_of_and_kept_as_far_as_it_came",
          "hostile/test_output.py::test_b51_what_was_printed_before_the_end_is_kept_whatever_it_is",
          "effect/runner/test_commands.py::test_a_timeout_keeps_the_output_so_far")),
+    # -- compaction
+    Row("B55", "Compaction only appends: killed in the middle of a summary, all earlier events are there.",
+        ("e2e/test_long_sessions.py::test_three_compactions_and_a_host_killed_in_the_middle_of_a_summary",
+         "crash/test_agent_states.py::"
+         "test_killed_while_it_asks_for_a_summary_of_its_context_an_agent_asks_again_and_goes_on")),
     # -- secrets, paths, clocks
     Row("B58", "A secret that is on disk can be taken out, and the rest still verifies.",
         ("ui/test_redact.py::test_no_form_of_a_secret_is_left_in_any_file_and_the_log_verifies",
@@ -216,9 +224,9 @@ ROWS = (
 
 REQUIRED = (
     1, 3, 4, 5, 6, 8, 9, 10, 11, 12, 14, 15, 17, 18, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35,
-    36, 38, 39, 41, 42, 43, 45, 46, 47, 50, 51,
+    36, 38, 39, 41, 42, 43, 45, 46, 47, 50, 51, 55,
 )  # fmt: skip
-"""The rows on torn logs, writers, unpaired calls, bytes, disk, resume and processes."""
+"""The rows on torn logs, writers, unpaired calls, bytes, disk, resume, processes and compaction."""
 
 
 @cache

@@ -301,6 +301,16 @@ def test_seconds_are_counted_by_a_timer_of_a_minute_or_of_what_is_left() -> None
     assert BudgetReached(limit="seconds", value=100, scope="session") in story.next()
 
 
+def test_seconds_of_earlier_owners_count() -> None:
+    story = begun(limit("session", "seconds", 100), limit("agent", "seconds", 100), limit("tree", "seconds", 100))
+    story.event(clock(story)[0])
+    story.event(TimerFired(key="budget:seconds"))
+    story.open()
+    main = story.state.agents["main"]
+    assert (story.state.elapsed_seconds, main.elapsed_seconds, main.elapsed_below) == (60, 60, 60)
+    assert [one.duration_ms for one in clock(story)] == [40_000]
+
+
 def test_time_in_which_nobody_is_in_a_turn_does_not_count() -> None:
     story = begun(limit("session", "seconds", 100))
     story.event(clock(story)[0])

@@ -2,7 +2,8 @@
 
 Each shell step appends its own start and end to a file of its agent below `count/` in the home folder, outside of every
 workspace; each edit adds one line to its agent's own file. An agent's words: a secret one, in its steps, its commands
-and its files, which no other agent may ever be sent, and one in its last words, which its parent is given.
+and its files, which no other agent may ever be sent, and one in its last words, which its parent is given, as its task
+is its parent's.
 """
 
 import json
@@ -128,4 +129,6 @@ def counted(rig: Rig) -> Counter[str]:
 def words(parents: Mapping[int, str], agents: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
     """Which agents may be sent which word: `agents` gives the id of each child, `parents` that of its parent."""
     found: dict[str, tuple[str, ...]] = {secret(child): (agent,) for child, agent in agents.items()}
-    return found | {last_word(child): (agent, parents[child]) for child, agent in agents.items()}
+    for child, agent in agents.items():
+        found |= dict.fromkeys((task(child), last_word(child)), (agent, parents[child]))
+    return found
