@@ -310,6 +310,8 @@ class SqliteReader:
             yield
         except apsw.Error as error:
             raise schema.translate(error, self.path) from error
+        except UnicodeDecodeError as error:  # a damaged row says that bytes are text
+            raise Damaged(f"{self.path} is damaged: a row holds text that is none") from error
 
     def _require_usable(self) -> None:
         self._require_open()
