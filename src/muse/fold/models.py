@@ -1,6 +1,7 @@
 """Which model an agent asks, and what is known of it. Pure, from settings and state; must not know how one is asked."""
 
 from pathlib import PurePosixPath
+from typing import Final
 
 import msgspec
 
@@ -9,6 +10,8 @@ from muse.fold.state import Agent, ModelCall, Session
 
 RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeout", "cut", "garbage"})
 """Failures of a model attempt after which the same request may be sent again."""
+COST_MAX: Final = 10**10
+"""Millionths of a dollar that a response costs at most, whatever was counted: sums stay what a log can hold."""
 
 
 def session_ref(settings: Settings) -> ModelRef:
@@ -96,4 +99,4 @@ def priced(settings: Settings, ref: ModelRef, usage: Usage) -> Usage:
     )
     if usage.cost_microusd or not spent:
         return usage
-    return msgspec.structs.replace(usage, cost_microusd=-(-spent // 1_000_000))
+    return msgspec.structs.replace(usage, cost_microusd=min(-(-spent // 1_000_000), COST_MAX))

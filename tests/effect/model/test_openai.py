@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 from muse.effect.model import openai
 from muse.effect.model.scripted import Step
 from muse.effect.protocol import ModelAnswer, ModelFailure
-from muse.event.content import Block, Usage
+from muse.event.content import Block, ModelFacts, Settings, Usage
 from muse.event.conversation import ModelRequest, TranscriptItem
+from muse.fold import models
 from muse.testing import emit
 from muse.testing.validate import openai_faults
 from tests.effect.model.samples import (
@@ -385,6 +387,21 @@ def test_usage_separates_what_came_from_the_cache() -> None:
     outcome = decoded(openai.Decoder(), chunk({"content": "Hi"}, "stop") + chunk(None, usage=usage) + DONE)[1]
     assert isinstance(outcome, ModelAnswer)
     assert outcome.usage == Usage(input=35, output=30, cache_read=60, cache_write=5, reasoning=20, cost_microusd=1234)
+
+
+@pytest.mark.parametrize("number", [2**53, 2**64, 10**400])
+def test_a_count_that_no_response_has_fills_budgets_and_stays_what_a_log_can_hold(number: int) -> None:
+    usage = {"prompt_tokens": number, "completion_tokens": number, "cost": number}
+    found = decoded(openai.Decoder(), chunk({"content": "Hi"}, "stop", usage=usage) + DONE)[1].usage
+    priced_at = Settings(
+        provider="p", dialect="openai", model="m", mode="yolo",
+        facts=(ModelFacts(name="p/m", input_microusd=2**53, output_microusd=2**53),),
+    )  # fmt: skip
+    counted = models.priced(priced_at, models.session_ref(priced_at), msgspec.structs.replace(found, cost_microusd=0))
+    for one in (found, counted):
+        assert 10**9 < one.input <= 2**53 // 100_000
+        assert 10**9 < one.output <= 2**53 // 100_000
+        assert 10**9 < one.cost_microusd <= 2**53 // 100_000
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None, "prompt_tokens_details": []}, {"cost": "free"}, 7])

@@ -5,9 +5,14 @@ must not know any wire dialect.
 """
 
 import json
+from typing import Final
 
 from muse.event.jsontext import shallow
 from muse.event.text import clean
+
+COUNT_MAX: Final = 10**10
+"""No response used so many tokens, or millionths of a dollar. A provider that says so fills any budget, but the sums of
+a session stay numbers that a log can hold."""
 
 
 class Pieces:
@@ -76,5 +81,5 @@ def object_of(value: object) -> dict[str, object]:
 
 
 def count_of(value: object) -> int:
-    """A token count; anything that is none counts 0."""
-    return value if type(value) is int and 0 <= value <= 2**53 else 0
+    """A token count, `COUNT_MAX` at most; anything that is none counts 0."""
+    return min(value, COUNT_MAX) if type(value) is int and value > 0 else 0
