@@ -310,7 +310,8 @@ def _awaits(state: Session, agent: Agent) -> bool:
     before it. It is told of those in its next turn, but they begin none."""
     if agent.parent:
         return not agent.finished
-    return bool(agent.undelivered) or any(child in state.unfinished for child in agent.children)
+    results = agent.undelivered or any(child in state.unfinished for child in agent.children)
+    return agent.outcome == "done" and bool(results)
 
 
 def paused(state: Session, event: Event, body: AgentPaused) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from muse.decide.context import Rules
 from muse.event.envelope import Event
-from muse.event.kinds import COMMANDS
+from muse.event.kinds import COMMANDS, SessionClosed
 from muse.fold.state import Session
 from muse.log.chain import ABOUT_THE_LOG
 from muse.runtime.check import decisions
@@ -82,8 +82,14 @@ class Owed:
     def _left_out(self, state: Session) -> Diverged | None:
         left = decisions.left_out(state, self._waiting, self._rules)
         self._waiting = set()
-        if left is None:
+        if left is None or (isinstance(left.body, SessionClosed) and _clears(state)):
             return None
         name = decisions.name_of(left)
         what = f"{name} was due for {left.agent} just before this, and nothing kept it from being decided"
         return Diverged("left_due", what, one(left.body), "nothing")
+
+
+def _clears(state: Session) -> bool:
+    """Whether a working tree is being taken away: the session closes only after that, so that its log says so."""
+    trees = (agent for agent in state.agents.values() if agent.parent and agent.isolation == "worktree")
+    return any(agent.finished and agent.workspace and not agent.kept for agent in trees)

@@ -4,10 +4,12 @@ What stands in such a tree, and why one cannot be had, is a fact about the machi
 done in them.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from muse.event.envelope import Event
-from muse.event.kinds import WorktreePrepared, WorktreeRemoved
+from muse.event.kinds import AgentContinued, AgentPaused, CancelRequested, WorktreePrepared, WorktreeRemoved
+from muse.fold.agents import below
 from muse.fold.state import Session
 from muse.runtime.check.report import Diverged
 
@@ -32,7 +34,7 @@ class Trees:
 
     def noted(self, state: Session, event: Event) -> None:
         """Take in an event that was folded."""
-        for agent_id in {event.agent, getattr(event.body, "to", event.agent)}:
+        for agent_id in {event.agent, getattr(event.body, "to", event.agent), *_meant(state, event)}:
             agent = state.agents.get(agent_id)
             if agent is None or agent.isolation != "worktree":
                 continue
@@ -63,3 +65,9 @@ class Trees:
         if event.cause not in self._causes.get(event.agent, ()):
             what = f"{event.type} names as its cause what leads to no such thing"
             raise Diverged("cause", what, "the agent's spawning, end or next turn", f"#{event.cause}")
+
+
+def _meant(state: Session, event: Event) -> Iterator[str]:
+    """The agents below that a command to a whole tree reaches: it is the cause of what they do next."""
+    if isinstance(event.body, CancelRequested | AgentPaused | AgentContinued) and event.body.target == "tree":
+        yield from (agent.id for agent in below(state, event.agent))
