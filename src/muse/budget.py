@@ -78,7 +78,8 @@ def part(text: str) -> tuple[str, str, str]:
     if not equals or scope not in SCOPES or key not in WHAT:
         keys = ", ".join(WHAT)
         raise ConfigError(
-            f"{text!r} is no budget", hint=f"give KEY=AMOUNT, with {keys}; agent.KEY or tree.KEY for each agent"
+            f"{text!r} is no budget",
+            hint=f"give KEY=AMOUNT, as in tokens=2M,time=8h; with {keys}, and agent.KEY or tree.KEY for each agent",
         )
     return scope, key, value.strip()
 

@@ -389,6 +389,11 @@ def test_a_command_twice_with_one_id_is_one_event(fan: Fan, command: list[str]) 
     assert (other.code, "another command" in other.err) == (2, True)
 
 
+@pytest.mark.parametrize("command", ["agents", "attach", "show", "why"])
+def test_an_agent_that_is_not_there_is_not_waited_for(fan: Fan, command: str) -> None:
+    assert "there is no agent main.9" in fan.refused(command, f"{NAME}:main.9")
+
+
 def test_the_shell_offers_the_agents_and_questions_that_there_are(fan: Fan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSE_HOME", str(fan.home))
     fan.said("cancel", f"{NAME}:main.2", "--agent")
@@ -397,6 +402,7 @@ def test_the_shell_offers_the_agents_and_questions_that_there_are(fan: Fan, monk
         return [item.value for item in complete(None, None, typed)]
 
     assert offered(completing.lanes, f"{NAME}:main.") == [f"{NAME}:main.{n}" for n in (1, 3, 4)]
+    assert offered(completing.agents, f"{NAME}:main.") == [f"{NAME}:main.{n}" for n in (1, 2, 3, 4)]
     assert offered(completing.lanes, NAME[:4]) == [NAME]
     assert offered(completing.lanes, "nobody:main") == []
     assert offered(completing.questions, "") == [f"{NAME}@{fan.question}"]

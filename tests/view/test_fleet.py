@@ -122,7 +122,8 @@ def test_a_trail_keeps_last_words_files_and_times() -> None:
     heard = trail.agents["main"]
     assert (heard.said, heard.paths) == ("Last\\x1b.", {"a", "b"})
     trail.take(event(AgentFinished(outcome="done", text=""), 5))
-    assert heard.said == "Last\\x1b.", "a result without words leaves the last ones"
+    trail.take(event(AgentFinished(outcome="done", text="Last.\n\nIt changed no files in its working tree."), 6))
+    assert heard.said == "Last\\x1b.", "a result leaves the last words: not all of it was said"
 
 
 def test_time_goes_on_only_where_something_does() -> None:

@@ -36,5 +36,5 @@ def last_of(reading: Reading, agent: str = "") -> int:
         return head
     found = reading.last_of(agent)
     if not found:
-        raise UsageError(f"{reading.session} has no agent {agent}", hint="muse log shows who took part")
+        raise UsageError(f"there is no agent {agent} in {reading.session}", hint="muse agents SESSION lists them")
     return found

@@ -32,7 +32,7 @@ class Tail:
         except BROKEN as error:
             self.broken = _says(error)
         for agent in self.state.agents.values():
-            spoke(agent.id, agent.result or _last_words(agent.items))
+            spoke(agent.id, _last_words(agent.items) or agent.result)
             del agent.items[:-1]
 
     def news(self) -> Iterator[Event]:

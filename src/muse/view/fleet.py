@@ -282,8 +282,9 @@ class Trail:
                 for block in body.blocks:
                     if block.kind == "text":
                         self.words(event.agent, block.text)
-            case kinds.AgentFinished():
-                self.words(event.agent, body.text)
+            case kinds.AgentFinished():  # its result has more than its own words: what became of its files
+                if not self.agents[event.agent].said:
+                    self.words(event.agent, body.text)
             case kinds.FilesChanged():
                 self.changed(event.agent, body)
 

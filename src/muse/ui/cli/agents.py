@@ -45,7 +45,7 @@ DUMB = "this terminal (TERM={name}) cannot show a screen: here are the agents, a
 
 
 @click.command("agents")
-@click.argument("address", default="", shell_complete=completing.sessions)
+@click.argument("address", default="", shell_complete=completing.agents)
 @click.option("-a", "--all", "finished", is_flag=True, help="Sessions that are closed, too.")
 @click.option("--everywhere", is_flag=True, help="Sessions of all folders.")
 @click.option("-f", "--follow", is_flag=True, help="Go on, a line for each agent that does something else.")
@@ -77,7 +77,8 @@ def command(
     fleet = Fleet(find, lambda text: note(f"muse: {text}"))
     try:
         with answers(colour=not no_color) as out:
-            return _print(fleet, place, out, as_json=as_json, follow=follow, everywhere=everywhere)
+            nothing = _nothing(finished=finished, everywhere=everywhere)
+            return _print(fleet, place, out, as_json=as_json, follow=follow, nothing=nothing)
     finally:
         fleet.close()
 
@@ -87,6 +88,15 @@ Find = Callable[[], Iterable[Path]]
 
 def _one(place: Place) -> Find:
     return lambda: [place.path]
+
+
+def _nothing(*, finished: bool, everywhere: bool) -> str:
+    """What is said where no session is meant, with the flag that shows more."""
+    if finished:
+        return "there is no session" if everywhere else "no session of this folder: --everywhere shows those of others"
+    if everywhere:
+        return "no session runs or waits for anybody: muse agents --all --everywhere shows the rest"
+    return "no session of this folder runs or waits for anybody: muse agents --all shows the rest"
 
 
 def _several(*, finished: bool, everywhere: bool) -> Find:
@@ -117,7 +127,7 @@ def _running(places: tuple[str, ...]) -> list[Path]:
 # -- as text -----------------------------------------------------------------------------------------------------------
 
 
-def _print(fleet: Fleet, place: Place | None, out: Answers, *, as_json: bool, follow: bool, everywhere: bool) -> int:
+def _print(fleet: Fleet, place: Place | None, out: Answers, *, as_json: bool, follow: bool, nothing: str) -> int:
     fleet.look()
     lane = place.address.agent if place is not None else ""
     if lane and not any(row.agent == lane for session in fleet.sessions for row in session.agents):
@@ -132,8 +142,7 @@ def _print(fleet: Fleet, place: Place | None, out: Answers, *, as_json: bool, fo
         else:
             _table(shown, out)
     if not fleet.sessions:
-        where = "" if everywhere else " of this folder"
-        note(f"no session{where} runs or waits for anybody: muse agents --all shows the rest")
+        note(nothing)
     out.flush()
     if follow:
         return _follow(fleet, lane, out, as_json=as_json, alone=place is not None)

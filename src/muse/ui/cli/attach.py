@@ -35,7 +35,7 @@ OWNER_GONE: Final = 1
 
 
 @click.command("attach")
-@click.argument("address", default="", shell_complete=completing.sessions)
+@click.argument("address", default="", shell_complete=completing.agents)
 @click.option("-f", "--follow", is_flag=True, help="Stay when it ends, for later runs of it; Ctrl-C detaches.")
 @click.option("--after", type=click.IntRange(min=0), default=None, metavar="SEQ",
               help="Show from the event after SEQ on.")  # fmt: skip
@@ -56,6 +56,7 @@ def command(address: str, follow: bool, after: int | None, last: int | None, as_
     live = Watched(as_json=as_json, quiet=quiet)
     with app.read_session(place.path) as reading:
         require_event(reading, after or 0)
+        app.last_of(reading, place.address.agent)  # there is such an agent
         head = reading.head().seq
         start = max(after or 0, head - last if last is not None else 0)
         watching = _Watching(place, live, head, follow)

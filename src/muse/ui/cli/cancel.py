@@ -29,7 +29,7 @@ Target = Literal["call", "turn", "agent", "tree"]
 def command(address: str, why: str, whole: bool, tree: bool, processes: bool, client_id: str, as_json: bool) -> int:
     """Stop what ADDRESS points at: SESSION@SEQ the call of that event, or the words that were queued there;
     SESSION[:AGENT] the agent's running turn; without SESSION: of the session that runs in this folder, or of the last
-    one. A child that is cancelled stays so. With --processes, end what its commands left running.
+    one. A child that was ended with --agent or --tree stays so. With --processes, end what its commands left running.
 
     \b
       muse cancel 4f2k:main.2 --why "the other one has it"
@@ -71,7 +71,7 @@ def _require_something(to: Listener, found: app.Agent | None, target: Target) ->
     below = [one for one in to.below(lane) if one.turn]
     if found is None:
         early = [f"{to.name}@{said.seq}" for said in to.state.early]
-        hint = f"take back what was said to it: muse cancel {early[0]}" if early else "muse ls shows what runs"
+        hint = f"take back what was said to it: muse cancel {early[0]}" if early else "muse agents shows what runs"
         raise UsageError(f"{whom} has not begun: there is nothing to cancel", hint=hint)
     if found.turn or (target == "tree" and below) or (target == "agent" and found.parent and not found.finished):
         return
@@ -80,7 +80,7 @@ def _require_something(to: Listener, found: app.Agent | None, target: Target) ->
     if below:
         hint = f"below it {plural(len(below), 'agent')}: muse cancel {to.of(lane)} --tree"
     else:
-        hint = "muse ls shows what runs"
+        hint = "muse agents shows what runs"
     raise UsageError(f"{whom} is in no turn: there is nothing to cancel", hint=hint)
 
 

@@ -34,6 +34,15 @@ def sessions(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 def lanes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """As `sessions`; after a colon the agents of that session that can still be spoken to."""
+    return _lanes(ctx, param, incomplete, cancelled=False)
+
+
+def agents(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """As `sessions`; after a colon all agents of that session."""
+    return _lanes(ctx, param, incomplete, cancelled=True)
+
+
+def _lanes(ctx: click.Context, param: click.Parameter, incomplete: str, *, cancelled: bool) -> list[CompletionItem]:
     from contextlib import closing
 
     from muse import app
@@ -45,10 +54,9 @@ def lanes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     if not colon:
         return sessions(ctx, param, incomplete)
     with suppress(MuseError, OSError), closing(app.open_log(find_session(session, running=True), check=False)) as log:
-        agents = [one for one in app.state_of(log).agents.values() if one.id.startswith(lane) and not one.cancelled]
-        return [CompletionItem(f"{session}:{one.id}", help=headline(one.name or one.task, 60)) for one in agents][
-            :OFFERED_MAX
-        ]
+        all_of_it = (one for one in app.state_of(log).agents.values() if one.id.startswith(lane))
+        found = [one for one in all_of_it if cancelled or not one.cancelled][:OFFERED_MAX]
+        return [CompletionItem(f"{session}:{one.id}", help=headline(one.name or one.task, 60)) for one in found]
     return []
 
 

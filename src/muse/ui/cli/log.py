@@ -20,7 +20,7 @@ from muse.view.timeline import row
 
 
 @click.command("log")
-@click.argument("address", default="", shell_complete=completing.sessions)
+@click.argument("address", default="", shell_complete=completing.agents)
 @click.option("-f", "--follow", is_flag=True, help="Go on as events come in, also of later runs; Ctrl-C ends it.")
 @click.option("--until-closed", is_flag=True, help="With -f: end when the session closes.")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N.")

@@ -27,7 +27,7 @@ DUMB = "this terminal (TERM={name}) cannot show a screen: here are the rows, as 
 
 
 @click.command("replay")
-@click.argument("address", default="", shell_complete=completing.sessions)
+@click.argument("address", default="", shell_complete=completing.agents)
 @filtering
 @verifying
 @click.option("--plain", is_flag=True, help="All at once, one row an event (so in a pipe).")

@@ -28,7 +28,7 @@ from muse.view.visible import lines_of, one_line, paragraph
 
 
 @click.command("show")
-@click.argument("address", default="", shell_complete=completing.sessions)
+@click.argument("address", default="", shell_complete=completing.agents)
 @click.option(
     "--blob", "blob", default="", metavar="NAME", help="A blob of the event: its name as listed, or its root."
 )

@@ -27,7 +27,7 @@ COLUMN: Final = 19
 
 
 @click.command("why")
-@click.argument("address", default="", shell_complete=completing.sessions)
+@click.argument("address", default="", shell_complete=completing.agents)
 @click.option("--all", "everything", is_flag=True, help="Every step, also of a long way back.")
 @click.option("--json", "as_json", is_flag=True, help="All steps as one JSON line.")
 @click.option("--no-color", is_flag=True, help="Never colour.")
