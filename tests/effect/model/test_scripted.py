@@ -121,7 +121,8 @@ def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"step": []}', '{"steps": [{"txt": ""}]}', '{"steps": [{"delay_ms": "1"}]}']
+    "text",
+    ["", "[]", '{"step": []}', '{"steps": [{"txt": ""}]}', '{"steps": [{"delay_ms": "1"}]}', '{"x": ' + "[" * 10**5],
 )
 def test_a_file_that_is_no_script_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "script.json"
@@ -133,3 +134,10 @@ def test_a_file_that_is_no_script_is_refused_by_name(tmp_path: Path, text: str) 
 def test_a_script_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.json"):
         load_script(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("name", ["a\0.json", "a\ud800.json"])
+def test_a_script_whose_name_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    """A model may name another one for a child, and writes what it likes."""
+    with pytest.raises(ConfigError, match="no file can have this name"):
+        load_script(tmp_path / name)

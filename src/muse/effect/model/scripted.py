@@ -113,11 +113,12 @@ def load_script(path: Path) -> Script:
     """The script in a file. Raises ConfigError with what is wrong with it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Script, strict=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL, or half a surrogate pair, in the path
+        why = error.strerror if isinstance(error, OSError) else "no file can have this name"
         raise ConfigError(
-            f"cannot read the script {path}: {error.strerror}", hint="give the path of a script: -m scripted/PATH.json"
+            f"cannot read the script {path}: {why}", hint="give the path of a script: -m scripted/PATH.json"
         ) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ConfigError(f"{path} is no script: {error}", hint="The format stands in docs/models.md.") from error
 
 
