@@ -120,9 +120,12 @@ def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
     )
 
 
+DEEP = '{"steps": [{"uses": [["read", {"path": ' + "[" * 10**5
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"step": []}', '{"steps": [{"txt": ""}]}', '{"steps": [{"delay_ms": "1"}]}', '{"x": ' + "[" * 10**5],
+    ["", "[]", '{"step": []}', '{"steps": [{"txt": ""}]}', '{"steps": [{"delay_ms": "1"}]}', DEEP],
 )
 def test_a_file_that_is_no_script_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "script.json"
