@@ -152,8 +152,9 @@ def test_what_the_log_does_not_hold_keeps_its_tree_which_goes_with_the_session(t
         commit = "git -c user.name=c -c user.email=c@example.org commit -qam own"
         model = script(
             rig,
-            [spawn("do alpha", "do beta", "do gamma", "do delta")],
+            [spawn("do alpha", "do beta", "do gamma", "do delta", "do epsilon")],
             alpha=[[shell(f"echo x >> README.md; {commit}")]],
+            epsilon=[[shell("git init -q __pycache__/own && echo x > __pycache__/own/file")]],
             delta=[[shell("mkdir -p src/__pycache__; echo x > src/__pycache__/shop.pyc; echo x > new.txt")]],
             beta=[[shell("echo x > kept.log")]],
             gamma=[[shell("head -c 9000000 /dev/zero > large")]],
@@ -165,6 +166,7 @@ def test_what_the_log_does_not_hold_keeps_its_tree_which_goes_with_the_session(t
         assert left["main.2"][0] == ["kept.log"]
         assert left["main.3"][0] == ["large"]
         assert left["main.4"][0] is None, "a cache that any run makes again keeps no tree"
+        assert left["main.5"][0], "a repository within is none, whatever its folder is called"
         place = rig.muse_home / "worktrees" / rig.session()
         assert sorted(os.listdir(place)) == ["main.1", "main.2", "main.3"]
         said = rig.muse("gc", "--json").stdout

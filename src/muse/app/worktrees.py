@@ -39,12 +39,7 @@ AT_ONCE_MAX: Final = 2
 LEFT_OUT_NAMED_MAX: Final = 20
 LEFT_NAMED_MAX: Final = 50
 
-MADE_AGAIN: Final = frozenset(
-    {
-        b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".hypothesis", b".tox", b".nox",
-        b"node_modules", b".parcel-cache", b".turbo", b".gradle",
-    }
-)  # fmt: skip
+MADE_AGAIN: Final = frozenset({b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache"})
 """Folders that the next run of a tool makes again (and `*.pyc`): where git ignores them, they keep no tree, or every
 run of tests would (docs/worktrees.md)."""
 
@@ -198,14 +193,17 @@ class Worktrees:
             return (".",), f"what it holds could not be found out: {clean(str(error)).text}"
         if not known or now != known:
             return (".",), "not all of its changes are recorded"
-        kept = (one for one in own.watching.snapshots.not_held() if not _is_made_again(one))
+        kept = (one for one in own.watching.snapshots.not_held() if not _is_made_again(tree, one))
         held = [self._secrets.mask(clean(one).text) for one in kept]
         return tuple(held), "these are not recorded: ignored by git, or repositories of their own" if held else ""
 
 
-def _is_made_again(path: bytes) -> bool:
-    """Whether what git ignores there is no reason to keep a tree."""
-    return path.endswith(b".pyc") or not MADE_AGAIN.isdisjoint(path.split(b"/"))
+def _is_made_again(tree: Path, path: bytes) -> bool:
+    """Whether what git ignores there is no reason to keep a tree. A repository within always is one."""
+    if not path.endswith(b".pyc") and MADE_AGAIN.isdisjoint(path.split(b"/")):
+        return False
+    inside = os.walk(os.path.join(os.fsencode(tree), path))
+    return not any(b".git" in folders or b".git" in files for _, folders, files in inside)
 
 
 def _failed(why: str) -> WorktreePrepared:
