@@ -168,7 +168,7 @@ def test_what_the_log_does_not_hold_keeps_its_tree_which_goes_with_the_session(t
         assert left["main.4"][0] is None, "a cache that any run makes again keeps no tree"
         assert left["main.5"][0], "a repository within is none, whatever its folder is called"
         place = rig.muse_home / "worktrees" / rig.session()
-        assert sorted(os.listdir(place)) == ["main.1", "main.2", "main.3"]
+        assert sorted(os.listdir(place)) == ["main.1", "main.2", "main.3", "main.5"]
         said = rig.muse("gc", "--json").stdout
         assert str(place) in said
         assert f"muse rm {rig.session()}" in said
