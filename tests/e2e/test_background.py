@@ -186,6 +186,7 @@ def test_what_a_provider_refused_is_tried_again_only_when_asked_for(rig: Rig) ->
     nothing = rig.muse("up")
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert "no session is open" in nothing.stderr
+    assert rig.muse("up", "--all", "--dry-run").stderr == "1 session can go on: muse up --all\n"
     (one,) = told(rig.muse("up", "--all", "--json"))
     assert one["fate"] == "resumed"
     assert rig.muse("attach", "-q", one["session"]).returncode == 0

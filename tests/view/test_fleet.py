@@ -140,6 +140,12 @@ def test_time_goes_on_only_where_something_does() -> None:
     assert session_rows(running, trail, file="f", pid=0, now=late).agents[0].seconds == 60
 
 
+def test_the_date_of_a_parked_agent_fits_into_a_narrow_column() -> None:
+    agent = child(call=model("failed", failure="rate_limited"))
+    row = agent_rows(Session(session="s", agents={agent.id: agent}, timers={WAIT.key: WAIT}), Trail())[0]
+    assert (row.words, row.brief_words) == ("parked: until 2026-03-10T07:00:00Z", "parked: 03-10 07:00Z")
+
+
 def test_what_changed_is_what_an_agent_does_else() -> None:
     before = agent_rows(tree(), Trail())
     after_state = tree()

@@ -5,6 +5,7 @@ comes from the state, and from a `Trail` of what events say and the fold does no
 never what a transcript holds. This module must not know widths, colours, nor how a state was come by.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -43,6 +44,7 @@ MEANINGS: Final[dict[Word, str]] = {
 }
 """In the order of a help."""
 OVER: Final[frozenset[Word]] = frozenset({"done", "failed", "cancelled"})
+_dated: Final = re.compile(r"until \d+-(\d\d-\d\d)T(\d\d:\d\d)[\d:.]*Z")
 SAID_CHARACTERS: Final = 200
 PATHS_MAX: Final = 10_000
 """Changed files of one agent that are told apart; more are not counted."""
@@ -112,6 +114,12 @@ class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """What it does, in words."""
         return f"{self.state}: {self.about}" if self.about else self.state
+
+    @property
+    def brief_words(self) -> str:
+        """The same for a narrow column: the date of a parked one is `03-10 07:00Z`, so that nothing of it is cut."""
+        found = _dated.match(self.about) if self.state == "parked" else None
+        return f"parked: {found[1]} {found[2]}Z" if found else self.words
 
 
 # -- what it does ------------------------------------------------------------------------------------------------------

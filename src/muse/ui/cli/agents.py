@@ -177,7 +177,7 @@ def _widths(rows: Iterable[AgentRow]) -> tuple[int, ...]:
 def _cells(row: AgentRow) -> tuple[str, ...]:
     time_taken = duration(row.seconds * 1000) if row.seconds else ""
     files = f"{row.files} changed" if row.files else ""
-    return (f"  {label(row)}", row.words, row.step, used(row.own), time_taken, files)
+    return (f"  {label(row)}", row.brief_words, row.step, used(row.own), time_taken, files)
 
 
 def _line(row: AgentRow, widths: tuple[int, ...], out: Answers) -> str:

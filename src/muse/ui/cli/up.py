@@ -42,6 +42,8 @@ def command(everything: bool, dry_run: bool, install: bool, uninstall: bool, as_
     app.origin("terminal")  # what an agent started speaks for nobody
     if install and uninstall:
         raise UsageError("--install and --uninstall say two things", hint="give one of them")
+    if everything and (install or uninstall):
+        raise UsageError("--all is said of one time only", hint="what is installed runs muse up, without it")
     if install or uninstall:
         return _unit(install=install, dry_run=dry_run, as_json=as_json)
     found = app.open_sessions(closed_by_provider=everything)
@@ -53,7 +55,7 @@ def command(everything: bool, dry_run: bool, install: bool, uninstall: bool, as_
         for seen in found:
             _show(seen, out, as_json=as_json, dry_run=dry_run)
     if not as_json:
-        _sum_up(found, dry_run=dry_run)
+        _sum_up(found, dry_run=dry_run, everything=everything)
     return next((seen.code for seen in found if seen.code), 0)
 
 
@@ -84,13 +86,14 @@ def _show(seen: app.Seen, out: Answers, *, as_json: bool, dry_run: bool) -> None
         out.paragraph(f"    {one_line(seen.hint)}", 4)
 
 
-def _sum_up(found: list[app.Seen], *, dry_run: bool) -> None:
+def _sum_up(found: list[app.Seen], *, dry_run: bool, everything: bool) -> None:
     if not found:
         note("no session is open")
         return
     counted = {fate: sum(seen.fate == fate for seen in found) for fate in DID}
     if dry_run:
-        note(f"{plural(counted['open'], 'session')} can go on: muse up" if counted["open"] else "nothing can go on")
+        how = "muse up --all" if everything else "muse up"
+        note(f"{plural(counted['open'], 'session')} can go on: {how}" if counted["open"] else "nothing can go on")
     elif counted["resumed"]:
         note(f"{plural(counted['resumed'], 'session')} resumed; watch: muse attach SESSION; what waits: muse approvals")
 

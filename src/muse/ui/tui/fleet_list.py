@@ -91,7 +91,7 @@ class FleetList(Widget, can_focus=True):
         severity = SEVERITIES[row.state]
         parts: list[tuple[str, Style]] = [
             (f"{sign}{_padded(name, names)} ", PLAIN),
-            (f"{_padded(fit(row.words, states), states)} ", BY_SEVERITY[severity]),
+            (f"{_padded(fit(row.brief_words, states), states)} ", BY_SEVERITY[severity]),
         ]
         if width >= NUMBERS_FROM_COLUMNS:
             parts.append((_numbers(row), DIM))
@@ -103,7 +103,7 @@ class FleetList(Widget, can_focus=True):
         rows = [place.row for place in self.tree_of.places[self.top : self.top + self.room] if place.row is not None]
         narrow = self.size.width - 1 < SAID_FROM_COLUMNS
         names = max((columns(label(row, brief=narrow)) + 3 for row in rows), default=0)
-        states = max((columns(row.words) for row in rows), default=0)
+        states = max((columns(row.brief_words) for row in rows), default=0)
         name_most, state_most = (18, 19) if narrow else (LABEL_COLUMNS[1], STATE_COLUMNS[1])
         return min(max(names, LABEL_COLUMNS[0]), name_most), min(max(states, STATE_COLUMNS[0]), state_most)
 
