@@ -168,6 +168,25 @@ def test_a_result_that_was_not_read_yet_gives_way_to_that_of_the_next_turn() -> 
     assert len(events(world, "agent.finished")) == 2
 
 
+def test_agents_that_wake_each_other_come_to_the_limit_of_model_calls() -> None:
+    """Nobody speaks to either of them: a result wakes the one, a message the other."""
+    world = begun(spawn("a", background=True))
+    decided(world)
+    ping = ("message", json.dumps({"to": "main.1", "text": "ping"}))
+    for _ in range(40):
+        if "main" in asking(world):
+            answers(world, "main", *([] if "main.1" in asking(world) else [ping]))
+        elif "main.1" in asking(world):
+            answers(world, "main.1")
+    requests = [event.agent for event in events(world, "model.requested")]
+    most = world.settings.model_calls_max
+    assert (requests.count("main"), asking(world)) == (most, [])
+    assert [(event.agent, event.body.limit) for event in events(world, "budget.reached")] == [("main", "model_calls")]
+    world.append(UserPrompted(text="go on"))
+    decided(world)
+    assert asking(world) == ["main"], "a person's words begin the count anew"
+
+
 def test_of_several_answers_to_a_question_the_first_counts() -> None:
     world = begun(("ask", '{"question": "Which?"}'))
     decided(world)

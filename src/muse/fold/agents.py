@@ -250,18 +250,18 @@ def messaged(state: Session, event: Event, body: AgentMessaged) -> set[str]:
     if target.turn or not target.parent:
         target.steers.append(said)
     else:
-        revive(state, target, said)
+        revive(state, target, said, by_agent=True)
     return {event.agent, target.id, *(agent.id for agent in above(state, target.id))}
 
 
-def revive(state: Session, agent: Agent, said: Said) -> None:
+def revive(state: Session, agent: Agent, said: Said, *, by_agent: bool = False) -> None:
     """Words to an agent that is in no turn: a child that had finished has not any more."""
     was = (agent.finished, agent.outcome, agent.reason, agent.kept)
     if agent.parent and not state.imported:
         agent.finished, agent.kept = 0, False
         agent.preparing = agent.isolation == "worktree" and not agent.workspace
         state.unfinished.add(agent.id)
-    turns.prompt(state, agent, said)
+    turns.prompt(state, agent, said, by_agent=by_agent)
     if agent.parent and not state.imported:
         agent.woken_from = was
 
@@ -284,7 +284,7 @@ def _notice(agent: Agent, said: Said) -> None:
         agent.steers.append(said)
     else:
         agent.add(said)
-        turns.begin(agent, said.seq)
+        turns.begin(agent, said.seq, by_agent=True)
 
 
 # -- people ------------------------------------------------------------------------------------------------------------

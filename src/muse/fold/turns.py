@@ -15,15 +15,15 @@ NEVER_STARTED = "This call was not started: {why}."
 PARTIAL_CHARACTERS_MAX = 4_000
 
 
-def prompt(state: Session, agent: Agent, said: Said) -> None:
-    """A person's words: they begin a turn, or wait for the running one to end. A turn that is stuck (the provider
-    failed for good, a limit was reached) goes on with them."""
+def prompt(state: Session, agent: Agent, said: Said, *, by_agent: bool = False) -> None:
+    """Words to an agent, mostly a person's: they begin a turn, or wait for the running one to end. A turn that is stuck
+    (the provider failed for good, a limit was reached) goes on with them."""
     if agent.turn and not _stuck(state, agent):
         agent.queue.append(said)
         return
     agent.call = None
     agent.add(said)
-    begin(agent, said.seq)
+    begin(agent, said.seq, by_agent=by_agent)
 
 
 def moved(agent: Agent, seq: int, before: str, now: str) -> None:
@@ -153,10 +153,13 @@ def end(agent: Agent, outcome: str, reason: str, partial: str = "") -> None:
         begin(agent, said.seq)
 
 
-def begin(agent: Agent, seq: int) -> None:
-    """A turn of the agent begins with event `seq`."""
+def begin(agent: Agent, seq: int, *, by_agent: bool = False) -> None:
+    """A turn of the agent begins with event `seq`. Where another agent's words or result begin it, its calls count on
+    from the last one: agents that wake each other would never come to their limit."""
+    if not by_agent:
+        agent.calls_in_turn = 0
     agent.turn, agent.outcome, agent.reason, agent.ending, agent.cause = True, "", "", "", seq
-    agent.calls_in_turn, agent.turn_counted, agent.aside, agent.woken_from = 0, False, None, None
+    agent.turn_counted, agent.aside, agent.woken_from = False, None, None
 
 
 def _stuck(state: Session, agent: Agent) -> bool:
