@@ -11,7 +11,7 @@ import msgspec
 from muse.event.content import Git, Instruction, ModelRef, Observed, RecoveryClass, Role, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem, bytes_of
 
-STATE_VERSION = 9
+STATE_VERSION = 10
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
 
 ToolPhase = Literal["new", "asked", "approved", "running", "doubted", "settling", "retry", "done"]
@@ -149,7 +149,6 @@ class Agent(msgspec.Struct, kw_only=True):
     outcome: str = ""
     reason: str = ""
     paused: bool = False
-    stopped: bool = False
     calls_in_turn: int = 0
     calls_max: int = 0
     cause: int = 0
@@ -261,7 +260,6 @@ class Session(msgspec.Struct, kw_only=True):
     answered: int = 0
     turns: int = 0
     elapsed_seconds: int = 0
-    budget: str = ""
     timers: dict[str, Timer] = {}
     approvals: dict[int, str] = {}
     processes: dict[str, Process] = {}

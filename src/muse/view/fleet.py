@@ -176,7 +176,7 @@ def _why_stuck(state: Session, agent: Agent) -> str:
     call = agent.call
     if agent.ending != "budget" and call is not None and call.phase == "failed":
         return headline(f"{call.failure.replace('_', ' ')}: {call.message}".removesuffix(": "), 80)
-    return headline(agent.reason or state.budget, 80).replace("_", " ")
+    return headline(agent.reason, 80).replace("_", " ")
 
 
 def _waits_for(state: Session, agent: Agent) -> str:

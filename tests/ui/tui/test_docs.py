@@ -30,7 +30,7 @@ def test_the_page_and_the_help_list_every_key() -> None:
 
 
 def test_the_page_of_agents_and_its_help_list_every_key_and_word() -> None:
-    assert fleet_keys.table() in AGENTS
+    assert table(fleet_keys.KEYS, fleet_keys.GROUPS) in AGENTS
     shown = "\n".join(line.text for line in help_lines())
     for key in fleet_keys.KEYS:
         assert f"{key.shown:<13} {key.words}" in shown

@@ -47,16 +47,3 @@ HINTS: Final = (
 PANE_HINTS: Final = ("j k scroll · Tab back · ? help", "Tab back")
 ASKED_HINTS: Final = ("y yes · n no · Esc later", "y n Esc")
 ALWAYS_HINTS: Final = ("y yes, once · A always · n no · Esc later", "y A n Esc")
-
-
-def table() -> str:
-    """The keys as Markdown, for the documentation."""
-    lines = []
-    for group in GROUPS:
-        lines += [f"| {group} | |", "|---|---|"]
-        for key in KEYS:
-            if key.group == group:
-                shown = " ".join(f"`{one}`" for one in key.shown.split(" "))
-                lines.append(f"| {shown} | {key.words} |")
-        lines.append("")
-    return "\n".join(lines)

@@ -84,12 +84,12 @@ PANE_HINTS: Final = ("j k scroll · Tab next pane · Esc back · ? help", "j k s
 """On the last line, as long as there is room."""
 
 
-def table() -> str:
-    """The keys as Markdown, for the documentation."""
+def table(keys: tuple[Key, ...] = KEYS, groups: tuple[str, ...] = GROUPS) -> str:
+    """The keys of a screen as Markdown, for the documentation."""
     lines = []
-    for group in GROUPS:
+    for group in groups:
         lines += [f"| {group} | |", "|---|---|"]
-        for key in KEYS:
+        for key in keys:
             if key.group == group:
                 shown = " ".join(f"`{one}`" for one in key.shown.split(" "))
                 lines.append(f"| {shown.replace('|', chr(92) + '|')} | {key.words} |")
