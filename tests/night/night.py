@@ -59,8 +59,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: int = 5
 
 
-SAMPLE: Final = Plan(calls=200, kills=7, trees=1, quotas=1, context_tokens=8_000, compactions=1, hours=24)
-"""What `make test` plays of it."""
+SAMPLE: Final = Plan(calls=1_000, kills=20, trees=3, quotas=2, context_tokens=8_000, compactions=3, hours=24)
+"""What `make test` plays of it: about a minute."""
 
 
 @dataclass(kw_only=True)
