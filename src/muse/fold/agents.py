@@ -17,6 +17,7 @@ from muse.event.kinds import (
     AgentMessaged,
     AgentPaused,
     AgentSpawned,
+    AgentWanted,
     CancelRequested,
     ModelChanged,
     ModelFailed,
@@ -33,9 +34,10 @@ from muse.fold.limits import above as above
 from muse.fold.models import RETRYABLE as RETRYABLE
 from muse.fold.models import fallback_of
 from muse.fold.models import may_retry as may_retry
-from muse.fold.state import Agent, ModelCall, Session
+from muse.fold.state import Agent, ModelCall, Session, Want
 
 MESSAGE = "[Message from {sender}]\n{text}"
+MESSAGE_OF_WANTED = "[Message from {sender}, which the user started]\n{text}"
 OWN_TREE = "[You work in a working tree of your own, {path}: the files as they were in your parent's workspace.]"
 LEFT_OUT = "[Not taken along: {paths}]"
 NO_TREE = "no working tree could be made for it: {why}"
@@ -161,6 +163,7 @@ def spawned(state: Session, event: Event, body: AgentSpawned) -> set[str]:
         depth=parent.depth + 1 if parent else 0,
         spawned=event.seq,
         spawned_by=body.call,
+        wanted=body.wanted,
         index=body.index,
         name=body.name,
         role=body.role,
@@ -176,6 +179,7 @@ def spawned(state: Session, event: Event, body: AgentSpawned) -> set[str]:
         calls_max=state.settings.model_calls_max if state.settings else 0,
     )
     state.agents[event.agent] = agent
+    not_wanted(state, body.parent, body.wanted)
     if parent is not None:
         parent.children.append(agent.id)
         run = state.run(body.call)
@@ -184,12 +188,33 @@ def spawned(state: Session, event: Event, body: AgentSpawned) -> set[str]:
     if parent is not None and not state.imported:
         state.unfinished.add(agent.id)
         turns.prompt(state, agent, Said(seq=event.seq, text=body.task, source="prompt"))
-        return {agent.id, *(one.id for one in above(state, agent.id))}
+        waits = set(state.wants)  # another one may have been one too many
+        return {agent.id, *(one.id for one in above(state, agent.id))} | waits
     if agent.id == "main":
         for said in state.early:
             turns.prompt(state, agent, said)
         state.early = ()
     return {agent.id}
+
+
+def wanted(state: Session, event: Event, body: AgentWanted) -> set[str]:
+    """A person wants an agent below this one."""
+    if event.agent != "main" and event.agent not in state.agents:
+        return set()
+    state.prompts += 1
+    state.wants[event.agent] = (*state.wants.get(event.agent, ()), Want(seq=event.seq, body=body))
+    return {event.agent}
+
+
+def not_wanted(state: Session, agent_id: str, seq: int) -> bool:
+    """The agent that was wanted at `seq` is there, or is not to come. Whether there was one."""
+    wants = state.wants.get(agent_id, ())
+    left = tuple(want for want in wants if want.seq != seq)
+    if left:
+        state.wants[agent_id] = left
+    else:
+        state.wants.pop(agent_id, None)
+    return len(left) < len(wants)
 
 
 def prepared(state: Session, event: Event, body: WorktreePrepared) -> set[str]:
@@ -246,7 +271,9 @@ def messaged(state: Session, event: Event, body: AgentMessaged) -> set[str]:
         run.answer = event.seq
     if target is None or target.cancelled:
         return {event.agent}
-    said = Said(seq=event.seq, text=MESSAGE.format(sender=event.agent, text=body.text), source="steer")
+    sender = state.agents.get(event.agent)
+    words = MESSAGE_OF_WANTED if sender is not None and sender.wanted and sender.parent == target.id else MESSAGE
+    said = Said(seq=event.seq, text=words.format(sender=event.agent, text=body.text), source="steer")
     if target.turn or not target.parent:
         target.steers.append(said)
     else:
@@ -296,6 +323,7 @@ def cancelled(state: Session, agent: Agent, body: CancelRequested, seq: int) -> 
     targets = [agent, *below(state, agent.id)] if body.target == "tree" else [agent]
     for one in targets:
         if body.target != "turn":
+            state.wants.pop(one.id, None)
             one.queue.clear()
             one.cancelled = one.cancelled or (bool(one.parent) and not one.finished)
         turns.cancel(state, one, seq, why)

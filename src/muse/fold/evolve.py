@@ -21,6 +21,7 @@ from muse.event.kinds import (
     AgentPaused,
     AgentSpawned,
     AgentSteered,
+    AgentWanted,
     ApprovalDecided,
     ApprovalRequested,
     BudgetRaised,
@@ -235,6 +236,8 @@ def _told(state: Session, agent: Agent, said: Said) -> set[str]:
 def _cancelled(state: Session, event: Event, body: CancelRequested) -> set[str]:
     agent = state.agents.get(event.agent)
     if body.target == "prompt":
+        if agents.not_wanted(state, event.agent, body.prompt):
+            return {event.agent}
         turns.take_back(state, agent, body.prompt, event.seq)
         return {event.agent}
     if agent is None:
@@ -352,6 +355,8 @@ def _change_policy(state: Session, step: PolicyStep) -> None:
 
 def _refused(state: Session, event: Event, body: CommandRefused) -> set[str]:
     """What a command did that is not followed is taken back. It stands just before, and nothing came of it yet."""
+    if agents.not_wanted(state, event.agent, body.command):
+        return {event.agent}
     if any(step.seq == body.command for step in state.policy):
         steps = [step for step in state.policy if step.seq != body.command]
         state.policy, state.mode, state.allow, state.ask, state.deny = (), "default", (), (), ()
@@ -478,7 +483,7 @@ def _rewound(state: Session, event: Event, body: SessionRewound) -> set[str]:
 _HANDLERS: dict[type, Callable[[Session, Event, Any], set[str]]] = {
     AgentFinished: agents.finished, AgentMessaged: agents.messaged, ResultDelivered: agents.delivered,
     QuestionAsked: agents.asked, QuestionAnswered: agents.answered, WorktreePrepared: agents.prepared,
-    WorktreeRemoved: files.removed,
+    WorktreeRemoved: files.removed, AgentWanted: agents.wanted,
     SessionOpened: _opened, SessionClosed: _closed, AgentSpawned: agents.spawned, UserPrompted: _prompted,
     AgentSteered: _steered, CancelRequested: _cancelled, AgentPaused: agents.paused, AgentContinued: agents.continued,
     ModelRequested: calls.model_requested, ModelResponded: calls.model_responded, ModelFailed: calls.model_failed,

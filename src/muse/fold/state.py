@@ -10,6 +10,7 @@ import msgspec
 
 from muse.event.content import Git, Instruction, ModelRef, Observed, RecoveryClass, Role, Settings, ToolSpec, Usage
 from muse.event.conversation import Said, TranscriptItem, bytes_of
+from muse.event.kinds.agents import AgentWanted
 
 STATE_VERSION = 10
 """Of the checkpoint format and of the fold that made it: raise it when either changes."""
@@ -19,9 +20,10 @@ ModelPhase = Literal["running", "doubted", "settling", "failed", "retry"]
 
 
 class ModelCall(msgspec.Struct, kw_only=True):
-    """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch,
-    `ref` the model that was asked. `retry_until` is the date until which the provider wants no request: the agent is
-    parked. `items` and `request_bytes` are what was sent, `refused_bytes` what was too large."""
+    """The agent's open model call. `attempt` is the last one made, `failures` how many failed in this epoch, `status`
+    the HTTP status of the last failure, `ref` the model that was asked. `retry_until` is the date until which the
+    provider wants no request: the agent is parked. `items` and `request_bytes` are what was sent, `refused_bytes` what
+    was too large."""
 
     key: str
     phase: ModelPhase
@@ -31,6 +33,7 @@ class ModelCall(msgspec.Struct, kw_only=True):
     cause: int
     failures: int = 0
     failure: str = ""
+    status: int = 0
     message: str = ""
     retry_after_ms: int | None = None
     retry_until: str = ""
@@ -78,9 +81,9 @@ class ToolRun(msgspec.Struct, kw_only=True):
 class Agent(msgspec.Struct, kw_only=True):
     """One lane. `items` is the transcript; `batch` the tool uses of the last response until all have a result.
 
-    Of a child: `spawned_by` is the parent's call, `index` which of its children it is, `workspace` the folder that it
-    works in ("": the session's), `tree` the line of snapshots there, `preparing` that this folder is being made,
-    `kept` that it was not taken away at the end.
+    Of a child: `spawned_by` is the parent's call, `index` which of its children it is, `wanted` the seq at which a
+    person wanted it, `workspace` the folder that it works in ("": the session's), `tree` the line of snapshots there,
+    `preparing` that this folder is being made, `kept` that it was not taken away at the end.
     `finished` is the seq of its `agent.finished`, `result` what that says, `undelivered` its own children whose
     results it has not been given. `ref` is the model it asks (None: the session's), `fallback` how many fallbacks it
     has gone through, `foreign` the seq up to which other models answered. `context_tokens` is the size of the last
@@ -97,6 +100,7 @@ class Agent(msgspec.Struct, kw_only=True):
     depth: int = 0
     spawned: int = 0
     spawned_by: str = ""
+    wanted: int = 0
     index: int = 0
     name: str = ""
     role: str = ""
@@ -198,6 +202,13 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
+class Want(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that a person wants, said at `seq`, and that has neither been spawned nor refused."""
+
+    seq: int
+    body: AgentWanted
+
+
 class Process(msgspec.Struct, frozen=True, kw_only=True):
     """A process of the machine that a call left running, as far as the log knows. `epoch` is that of the last owner who
     saw it run, `seq` the event that named it; `ending`: a person asked for its end."""
@@ -226,9 +237,10 @@ def process_key(pid: int, started: int) -> str:
 class Session(msgspec.Struct, kw_only=True):
     """The whole. `seq` is the last event folded; `active` holds the agents that are in a turn, `unfinished` the
     children that have not finished, `held` those of them that have a slot to work in, `waiting` those that want one, in
-    the order of spawning. `edits` holds which call writes to which file just now; `questions` the open ones. `tree`
-    names the snapshot of the workspace that the changes so far lead up to, "" where they are not all known. `imported`
-    names the format of the file that an imported log was made from, `missing` what that did not record."""
+    the order of spawning. `wants` holds the agents that people want below one, in the order in which they said so.
+    `edits` holds which call writes to which file just now; `questions` the open ones. `tree` names the snapshot of the
+    workspace that the changes so far lead up to, "" where they are not all known. `imported` names the format of the
+    file that an imported log was made from, `missing` what that did not record."""
 
     session: str
     seq: int = 0
@@ -253,6 +265,7 @@ class Session(msgspec.Struct, kw_only=True):
     unfinished: set[str] = set()
     held: set[str] = set()
     waiting: list[str] = []
+    wants: dict[str, tuple[Want, ...]] = {}
     edits: dict[str, str] = {}
     questions: dict[int, str] = {}
     roles: tuple[Role, ...] = ()
@@ -305,6 +318,7 @@ def remember(state: Session) -> Undo:
             unfinished=set(state.unfinished),
             held=set(state.held),
             waiting=list(state.waiting),
+            wants=dict(state.wants),
             edits=dict(state.edits),
             questions=dict(state.questions),
             timers=dict(state.timers),

@@ -25,7 +25,18 @@ Between = Callable[[int, int], Iterable[Event]]
 """The events with `after` < seq < `before`."""
 
 
-SHARED: Final = ("active", "unfinished", "held", "waiting", "edits", "questions", "timers", "approvals", "processes")
+SHARED: Final = (
+    "active",
+    "unfinished",
+    "held",
+    "waiting",
+    "wants",
+    "edits",
+    "questions",
+    "timers",
+    "approvals",
+    "processes",
+)
 """The state's small tables."""
 
 
@@ -119,6 +130,7 @@ class Lights:
             unfinished=set(kept.unfinished),
             held=set(kept.held),
             waiting=list(kept.waiting),
+            wants=dict(kept.wants),
             edits=dict(kept.edits),
             questions=dict(kept.questions),
             timers=dict(kept.timers),

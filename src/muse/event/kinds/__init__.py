@@ -4,7 +4,8 @@ One registry (`KINDS`) is the only place that joins a type's name to its struct.
 through `submit`; `fact` is what came back from the world; `decision` is derived from folded state. Some types have two
 origins: `approval.decided` is a command when `by` is `person`, `session.rewound` when a person asked for it;
 `cancel.requested` is a decision when an agent's call wants it (`by`), `model.changed` when a fallback is switched to
-(`reason`), `tool.finished` when the call touches nothing but the log (class `derived`).
+(`reason`), `tool.finished` when the call touches nothing but the log (class `derived`), `command.refused` when what was
+wanted is impossible (`why`).
 Clear fields are enums, integers and minted ids that redaction may never hide (docs/format.md).
 """
 
@@ -20,6 +21,7 @@ from muse.event.kinds.agents import (
     AgentPaused,
     AgentSpawned,
     AgentSteered,
+    AgentWanted,
     CancelRequested,
     QuestionAnswered,
     QuestionAsked,
@@ -73,7 +75,7 @@ from muse.event.kinds.session import (
 
 __all__ = [
     "COMMANDS", "KINDS", "AgentContinued", "AgentFinished", "AgentMessaged", "AgentPaused", "AgentSpawned",
-    "AgentSteered", "ApprovalDecided", "ApprovalRequested", "Aside", "BudgetRaised", "BudgetReached",
+    "AgentSteered", "AgentWanted", "ApprovalDecided", "ApprovalRequested", "Aside", "BudgetRaised", "BudgetReached",
     "CancelRequested", "CommandRefused", "CommandVersion", "ContextCompacted", "Counted", "EffectDoubted",
     "EffectReconciled", "FilesChanged", "FilesUnknown", "HeadSigned", "Kind", "LogImported", "LogRecovered",
     "LogRedacted", "LostBlob", "ModelChanged", "ModelFailed", "ModelRequested", "ModelResponded", "NoteAdded",
@@ -106,12 +108,13 @@ KINDS: dict[str, Kind] = {
     "note.added": _kind(NoteAdded, "command"),
     "user.prompted": _kind(UserPrompted, "command", "delivery"),
     "agent.steered": _kind(AgentSteered, "command"),
+    "agent.wanted": _kind(AgentWanted, "command", "mode isolation"),
     "question.asked": _kind(QuestionAsked, "decision", "call"),
     "question.answered": _kind(QuestionAnswered, "command", "question"),
     "cancel.requested": _kind(CancelRequested, "command", "target call prompt by"),
     "agent.paused": _kind(AgentPaused, "command", "target"),
     "agent.continued": _kind(AgentContinued, "command", "target"),
-    "agent.spawned": _kind(AgentSpawned, "decision", "parent call index background mode isolation"),
+    "agent.spawned": _kind(AgentSpawned, "decision", "parent call index background mode isolation wanted"),
     "agent.messaged": _kind(AgentMessaged, "decision", "to call"),
     "result.delivered": _kind(ResultDelivered, "decision", "child outcome"),
     "agent.finished": _kind(AgentFinished, "decision", "outcome"),

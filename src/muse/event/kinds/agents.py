@@ -21,6 +21,21 @@ class AgentSteered(Content, frozen=True):
     origin: Origin = Origin()
 
 
+class AgentWanted(Content, frozen=True):
+    """A person wants an agent below the one in whose lane this stands, in the background: it is spawned as soon as
+    that can be decided, or refused. What is left out is the role's, or as its parent has it; `tools` are of those of
+    the session."""
+
+    task: str
+    name: str = ""
+    role: str = ""
+    model: str = ""
+    tools: tuple[str, ...] | None = None
+    mode: str = ""
+    isolation: Literal["", "shared", "worktree"] = ""
+    origin: Origin = Origin()
+
+
 class QuestionAsked(Content, frozen=True):
     """The agent asks a person; its tool call `call` waits for the answer."""
 
@@ -39,8 +54,8 @@ class QuestionAnswered(Content, frozen=True):
 
 class CancelRequested(Content, frozen=True):
     """Stop a call (`call` names it), the agent's turn, the agent, or the agent and all below it; or take back the
-    prompt of seq `prompt` while it is queued. `by` names the call of the agent that wants it: then it is a decision,
-    else a person's command."""
+    prompt of seq `prompt`, or the agent that was wanted there, while it waits. `by` names the call of the agent that
+    wants it: then it is a decision, else a person's command."""
 
     target: Literal["call", "turn", "agent", "tree", "prompt"] = "turn"
     call: str = ""
@@ -68,7 +83,8 @@ class AgentContinued(Content, frozen=True):
 class AgentSpawned(Content, frozen=True):
     """An agent exists. `system` is its whole system prompt; `tools` names tools of the last `session.opened`.
 
-    `call` is the parent's call that wanted it, `index` which of that call's children it is, from 0. `model` is
+    `call` is the parent's call that wanted it, `index` which of that call's children it is, from 0; `wanted` is the
+    seq of the `agent.wanted` by which a person did. `model` is
     `provider/name`, "" for the session's. With `isolation` `worktree` it waits for its `worktree.prepared`."""
 
     task: str = ""
@@ -84,6 +100,7 @@ class AgentSpawned(Content, frozen=True):
     name: str = ""
     role: str = ""
     isolation: Literal["shared", "worktree"] = "shared"
+    wanted: int = 0
 
 
 class AgentMessaged(Content, frozen=True):

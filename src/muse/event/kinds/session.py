@@ -56,10 +56,11 @@ class NoteAdded(Content, frozen=True):
 
 class CommandRefused(Content, frozen=True):
     """The owner does not follow the command at seq `command`: it came from a process that may not give it, or does
-    not say from where it came."""
+    not say from where it came. `impossible`: what it wants cannot be, and `text` says why; then this is a decision."""
 
     command: int
-    why: Literal["below_runner", "no_origin"]
+    why: Literal["below_runner", "no_origin", "impossible"]
+    text: str = ""
 
 
 class BudgetReached(Content, frozen=True):
