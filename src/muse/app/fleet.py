@@ -23,6 +23,7 @@ from muse.event.envelope import Event
 from muse.event.kinds import ApprovalDecided, CommandRefused, QuestionAnswered
 from muse.runtime.tail import Tail, changes
 from muse.view.fleet import SessionRows, Trail, session_rows
+from muse.view.rest import Rest, rest
 
 OWNER_SECONDS: Final = 1.0
 """How often it is looked who runs a session."""
@@ -92,6 +93,31 @@ class Watched:
             return session_rows(
                 self._tail.state, self._trail, file=str(self.path), pid=self._pid, now=clock, problem=self._problem
             )
+
+    def rest(self, agent: str) -> Rest:
+        """What became of an agent."""
+        with self._lock:
+            return rest(self._tail.state, agent, alive=bool(self._pid))
+
+    def has(self, agent: str) -> bool:
+        """Whether there is such an agent; `main` is there before it has begun."""
+        with self._lock:
+            return agent == "main" or agent in self._tail.state.agents
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is closed, somebody running it or not."""
+        return self._tail.state.closed
+
+    @property
+    def asks(self) -> bool:
+        """Whether a request or a question of it waits for a person."""
+        return bool(self._tail.state.approvals or self._tail.state.questions)
+
+    @property
+    def problem(self) -> str:
+        """Why no more of it can be read, "" where nothing is wrong."""
+        return self._problem
 
     def event(self, seq: int) -> Event | None:
         """One event of it."""

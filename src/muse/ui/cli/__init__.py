@@ -16,6 +16,8 @@ COMMANDS: dict[str, str] = {
     "up": "Go on with every open session, in the background.",
     "attach": "Watch a running session, live; touches nothing.",
     "agents": "What agents do, live: steer, pause, cancel, answer.",
+    "wait": "Until sessions or agents have nothing left to do.",
+    "result": "The last words of an agent that has ended.",
     "approvals": "What waits for your word.",
     "approve": "Allow what a session asks.",
     "deny": "Refuse it, with a note for the agent.",
@@ -127,7 +129,8 @@ def cli() -> None:
 
 def show_error(error: MuseError) -> None:
     """What happened, and what to do about it, on standard error."""
-    from muse.ui.cli.output import HANG, note
+    from muse.ui.cli.output import note
+    from muse.view.visible import HANG
 
     note(f"muse: {error}")
     if error.hint:

@@ -1,0 +1,154 @@
+"""Whether an agent has anything left to do by itself, and what became of it: for `muse wait` and `muse result`.
+
+An agent works as long as it, or one below it, can go on without a person. Otherwise it is over, or somebody is awaited:
+an answer, a `continue`, a provider that is well again, a larger budget. This module must not know who asks.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from muse.event.conversation import Answered, Said, TranscriptItem
+from muse.fold.agents import below, stuck
+from muse.fold.state import Agent, Session, ToolRun
+from muse.view.summary import outcome_words
+from muse.view.visible import headline
+
+Word = Literal[
+    "done", "idle", "imported", "failed", "cancelled", "unanswered", "approval", "question", "paused", "provider",
+    "budget", "stopped", "works",
+]  # fmt: skip
+"""`idle`: nobody has said anything to it yet. `approval`, `question` and `paused`: a person is awaited. `stopped`: it
+would go on, and nobody runs its session. `works`: it goes on by itself."""
+ENDED: Final[frozenset[Word]] = frozenset({"done", "idle", "imported", "failed", "cancelled", "unanswered"})
+CODES: Final[dict[Word, int]] = {
+    "done": 0, "idle": 0, "imported": 0, "failed": 1, "cancelled": 1, "unanswered": 3, "approval": 3, "question": 3,
+    "paused": 3, "provider": 4, "budget": 5, "stopped": 7, "works": 7,
+}  # fmt: skip
+"""What each is as an exit code (docs/background.md)."""
+
+
+class Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an agent. `about` says why, `whom` is the agent that a person is awaited for, `seq` the request or
+    question. `alive`: somebody runs the session."""
+
+    agent: str
+    word: Word
+    about: str = ""
+    whom: str = ""
+    seq: int = 0
+    alive: bool = False
+
+
+def rest(state: Session, agent_id: str, *, alive: bool) -> Rest:
+    """What became of an agent, as of a state; `alive` says whether somebody runs its session."""
+    agent = state.agents.get(agent_id)
+    if (ended := _ended(state, agent)) is not None:
+        word, about = ended
+        return Rest(agent=agent_id, word=word, about=about, alive=alive)
+    if agent is None:
+        word = "idle" if not state.early else "works" if alive else "stopped"
+        return Rest(agent=agent_id, word=word, alive=alive)
+    all_of_it = [agent, *below(state, agent.id)]
+    if not any(_goes_on(state, one) for one in all_of_it):
+        for word, about, whom, seq in _awaited(state, all_of_it):
+            return Rest(agent=agent_id, word=word, about=about, whom=whom, seq=seq, alive=alive)
+    return Rest(agent=agent_id, word="works" if alive else "stopped", alive=alive)
+
+
+def _ended(state: Session, agent: Agent | None) -> tuple[Word, str] | None:
+    """How it ended, None where it has not. `main` ends with its session, whose word counts: it says what kept a child
+    from going on, too."""
+    if agent is not None and agent.parent and agent.finished:
+        return _word(agent.outcome), headline(agent.reason, 200)
+    if state.closed and (agent is None or not agent.parent):
+        return _word(state.outcome), _why(state.outcome, state.reason)
+    if state.imported:
+        return _word((agent.outcome if agent is not None else "") or "imported"), ""
+    return None
+
+
+def _word(outcome: str) -> Word:
+    return next((word for word in CODES if word == outcome), "failed")
+
+
+def _why(outcome: str, reason: str) -> str:
+    return outcome_words(outcome, reason) if outcome in ("provider", "unanswered") else headline(reason, 200)
+
+
+# -- whether it goes on ------------------------------------------------------------------------------------------------
+
+
+def _goes_on(state: Session, agent: Agent) -> bool:
+    """Whether it does something, or will, without a person and without those below it."""
+    if agent.finished or stuck(state, agent):
+        return False
+    if not agent.turn:
+        return bool(agent.queue) and not agent.paused
+    if agent.preparing:
+        return True
+    if agent.call is not None:
+        return not agent.paused or agent.call.phase in ("running", "doubted", "settling")
+    runs = [run for run in agent.batch if run.phase != "done"]
+    return any(_run_goes_on(state, agent, run) for run in runs) if runs else not agent.paused
+
+
+def _run_goes_on(state: Session, agent: Agent, run: ToolRun) -> bool:
+    if run.phase == "asked":
+        return False
+    if run.phase in ("new", "approved", "retry"):
+        return not agent.paused
+    return run.recovery != "derived" or f"wait:{run.key}" in state.timers
+
+
+# -- who is awaited ----------------------------------------------------------------------------------------------------
+
+
+def _awaited(state: Session, agents: list[Agent]) -> Iterator[tuple[Word, str, str, int]]:
+    """What a person has to do first: word, why, the agent, the event that asks."""
+    meant = {agent.id for agent in agents}
+    asked: tuple[tuple[Word, dict[int, str]], ...] = (("approval", state.approvals), ("question", state.questions))
+    for word, waiting in asked:
+        for seq, call in sorted(waiting.items()):
+            if (whom := call.partition("/")[0]) in meant:
+                yield word, "", whom, seq
+    for agent in agents:
+        if agent.paused and (agent.turn or agent.queue):
+            yield "paused", "", agent.id, 0
+    for agent in agents:
+        if stuck(state, agent):
+            model = agent.call
+            if agent.ending == "budget" or model is None:
+                yield "budget", headline(agent.reason, 200), agent.id, 0
+            else:
+                yield "provider", outcome_words("provider", f"{model.failure}: {model.message}"), agent.id, 0
+
+
+# -- its last words ----------------------------------------------------------------------------------------------------
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What an agent said last, and the event that says it (0: it said nothing)."""
+
+    text: str = ""
+    seq: int = 0
+
+
+def last_words(agent: Agent) -> Words:
+    """The result of a child that has finished; else the last answer of the running or the last turn. A turn that came
+    to its end is answered by its last response alone, however little that says."""
+    if agent.parent and agent.finished:
+        return Words(agent.result, agent.finished)
+    for item in reversed(agent.items):
+        if _begins_a_turn(item):
+            break
+        if isinstance(item, Answered):
+            text = "".join(block.text for block in item.blocks if block.kind == "text")
+            if text.strip() or agent.outcome == "done":
+                return Words(text, item.seq)
+    return Words()
+
+
+def _begins_a_turn(item: TranscriptItem) -> bool:
+    return isinstance(item, Said) and item.source == "prompt"
