@@ -5,6 +5,7 @@ use; the tool answers with a few lines.
 """
 
 import hashlib
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ from muse.runtime.dispatch import Equipment
 from muse.runtime.seal import seal
 from muse.runtime.session import Running, claim
 
+DURATION = re.compile(rb'"duration_ms":[0-9]+,?')
 BUILDERS = {
     "scripted": Builder(scripted.BUILDER, scripted.build),
     "anthropic": Builder(anthropic.BUILDER, anthropic.build),
@@ -82,6 +84,7 @@ class Grown(msgspec.Struct):
     events: int
     content_bytes: int
     event_bytes: int
+    timeless_bytes: int  # headers and bodies without how long anything took: the same on every machine, also a busy one
     file_bytes: int
     request_bytes: int
     cpu_ms_a_call: float
@@ -123,6 +126,7 @@ def run(folder: Path, calls: int, dialect: str = "anthropic", uses: int = 1) -> 
         events=len(stored),
         content_bytes=sum(_content(item) for item in state.agents["main"].items),
         event_bytes=sum(len(one.header) + len(one.body or b"") for one in stored),
+        timeless_bytes=sum(len(one.header) + len(DURATION.sub(b"", one.body or b"")) for one in stored),
         file_bytes=path.stat().st_size,
         request_bytes=sum(sent),
         cpu_ms_a_call=spent / len(sent) * 1e3,

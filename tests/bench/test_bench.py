@@ -116,7 +116,7 @@ def test_what_a_model_call_adds_to_the_log_does_not_grow_with_the_session(tmp_pa
     grown = [growth.run(tmp_path, calls) for calls in (20, 40, 80)]
     assert [one.events for one in grown] == [4 * calls + 2 for calls in (20, 40, 80)]
     added = [
-        (later.event_bytes - before.event_bytes) / (later.calls - before.calls)
+        (later.timeless_bytes - before.timeless_bytes) / (later.calls - before.calls)
         for before, later in itertools.pairwise(grown)
     ]
     assert added[1] / added[0] == pytest.approx(1, abs=0.02)
