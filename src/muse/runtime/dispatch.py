@@ -35,7 +35,6 @@ from muse.errors import ConfigError, Fenced, MissingKey, MuseError, StoreUnavail
 from muse.event.content import BlobRef, ModelRef, Observed
 from muse.event.envelope import Event
 from muse.event.kinds import (
-    AgentMessaged,
     CancelRequested,
     EffectDoubted,
     EffectReconciled,
@@ -238,7 +237,7 @@ class Dispatch:
                 self._cancel(state, event.agent, body)
             case _:
                 self._named(body)
-        self._care.look(body.to if isinstance(body, AgentMessaged) else event.agent)
+        self._care.befell(event)
 
     def _begin(self, agent: str, intent: int, body: ToolStarted) -> None:
         self._observed.pop((body.call, body.attempt), None)

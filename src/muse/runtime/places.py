@@ -12,7 +12,8 @@ from typing import Protocol
 import msgspec
 
 from muse.effect.protocol import Tool, Workspace
-from muse.event.kinds import WorktreePrepared, WorktreeRemoved
+from muse.event.envelope import Event
+from muse.event.kinds import AgentMessaged, WorktreePrepared, WorktreeRemoved
 from muse.fold import agents, files
 from muse.fold.state import Session
 from muse.runtime.changes import Changes, Outcomes
@@ -89,6 +90,8 @@ class TreeCare:
         self._to = outcomes
         self._start = start
         self._busy: set[str] = set()
+        self._told: set[str] = set()
+        """Of whom what became of the tree is handed in, and does not stand in the log yet: nothing is begun anew."""
 
     @property
     def is_clearing(self) -> bool:
@@ -102,13 +105,18 @@ class TreeCare:
     def begin(self) -> None:
         """Go on where an earlier owner was killed: a half made tree is begun anew."""
         for agent_id in list(self._to.state.agents):
-            self.look(agent_id)
+            self._look(agent_id)
 
-    def look(self, agent_id: str) -> None:
-        """Something befell an agent: its tree may be wanted now, or not any more."""
+    def befell(self, event: Event) -> None:
+        """Something befell an agent: its tree may be wanted now, or not any more. The event is durable."""
+        if isinstance(event.body, WorktreePrepared | WorktreeRemoved):
+            self._told.discard(event.agent)
+        self._look(event.body.to if isinstance(event.body, AgentMessaged) else event.agent)
+
+    def _look(self, agent_id: str) -> None:
         state = self._to.state
         agent = state.agents.get(agents.home(state, agent_id))
-        if agent is None or not agent.parent or agent.id in self._busy:
+        if agent is None or not agent.parent or agent.id in self._busy | self._told:
             return
         if agent.preparing:
             self._busy.add(agent.id)
@@ -135,7 +143,7 @@ class TreeCare:
             self._places.forget(agent_id)
         finally:
             self._busy.discard(agent_id)
-        self._to.post_bodies(agent_id, cause, body)
+        self._tell(agent_id, cause, body)
 
     async def _clear(self, agent_id: str) -> None:
         try:
@@ -145,7 +153,11 @@ class TreeCare:
         finally:
             self._busy.discard(agent_id)
         agent = self._to.state.agents[agent_id]
-        self._to.post_bodies(agent_id, agent.finished or agent.cause, body)
+        self._tell(agent_id, agent.finished or agent.cause, body)
+
+    def _tell(self, agent_id: str, cause: int, body: WorktreePrepared | WorktreeRemoved) -> None:
+        self._told.add(agent_id)
+        self._to.post_bodies(agent_id, cause, body)
 
 
 def left_behind(state: Session, agent_id: str) -> tuple[tuple[str, ...], str]:

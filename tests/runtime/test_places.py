@@ -1,0 +1,104 @@
+"""Working trees of agents: each is made and taken away once, whatever is said to the agent at that moment."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from muse.decide.agent_tools import agent_tools
+from muse.effect.model.scripted import Lane, Script, ScriptedModel, Step
+from muse.effect.protocol import Workspace
+from muse.event.kinds import AgentSteered, NoteAdded, UserPrompted, WorktreePrepared, WorktreeRemoved
+from muse.fold.state import Session
+from muse.log.protocol import Appended, Draft, Log
+from muse.runtime.check.walk import verify_story
+from muse.runtime.dispatch import Equipment
+from muse.runtime.places import Place
+from muse.runtime.seal import seal
+from muse.runtime.session import Running, claim
+from tests.runtime.rig import RULES, SETTINGS, Rig
+
+CHILD = "main.1"
+
+
+class Trees:
+    """Folders that are made and taken away; each time is counted."""
+
+    def __init__(self, shared: Place, folder: Path) -> None:
+        self.shared, self.folder = shared, folder
+        self.counts: Counter[str] = Counter()
+
+    def place(self, agent: str, folder: Path) -> Place:
+        return self.shared
+
+    async def prepare(self, agent: str, source: Path, since: int, lanes: frozenset[str]) -> WorktreePrepared:
+        self.counts["made"] += 1
+        return WorktreePrepared(path=str(self.folder / agent), base="")
+
+    async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
+        self.counts["taken away"] += 1
+        return WorktreeRemoved(path=str(self.folder / agent))
+
+
+class Meanwhile:
+    """A log to which somebody says something just before the first append of a `kind` of event."""
+
+    def __init__(self, log: Log, rig: Rig, kind: str, said: msgspec.Struct) -> None:
+        self._log, self._rig, self._kind, self._said = log, rig, kind, said
+        self.is_said = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, facts: list[Draft], *rest: Any) -> Appended:
+        if not self.is_said and any(fact.type == self._kind for fact in facts):
+            self.is_said = True
+            handle = self._rig.handle()
+            handle.submit(seal(self._said, CHILD, 0))
+            handle.close()
+        return self._log.append(facts, *rest)
+
+
+def run(rig: Rig, kind: str, said: msgspec.Struct) -> Trees:
+    """A session with a child that has a tree of its own."""
+    log = Meanwhile(rig.handle(), rig, kind, said)
+    ownership = claim(log, SETTINGS, str(rig.folder), lambda epoch: agent_tools())  # type: ignore[arg-type]
+    equipment = Equipment(
+        model=rig.model, tools={}, workspace=Workspace(rig.folder), log=log, blobs=rig.handle,  # type: ignore[arg-type]
+        settled=lambda call, attempt: None, on_signal=lambda call, text: None,
+    )  # fmt: skip
+    trees = equipment.trees = Trees(equipment.shared, rig.folder)
+    running = Running(log, ownership, RULES, equipment, rig.seen.append)  # type: ignore[arg-type]
+    state = anyio.run(running.run)
+    running.release()
+    assert log.is_said
+    assert state.outcome == "done"
+    return trees
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    made = Rig(tmp_path, [])
+    spawn = Step(uses=(("spawn", {"agents": [{"task": "the part", "isolation": "worktree"}]}),))
+    lane = Lane(when="the part", steps=(Step(text="did it"),))
+    made.model = ScriptedModel(Script(steps=(spawn, Step(text="all done")), lanes=(lane,)))
+    made.submit(UserPrompted(text="go"))
+    return made
+
+
+@pytest.mark.parametrize("kind", ["worktree.prepared", "worktree.removed"])
+def test_what_is_said_when_a_tree_was_just_made_or_taken_away_has_it_done_no_second_time(rig: Rig, kind: str) -> None:
+    trees = run(rig, kind, NoteAdded(text="by the way"))
+    assert trees.counts == {"made": 1, "taken away": 1}
+    types = Counter(event.type for event in rig.events())
+    assert (types["worktree.prepared"], types["worktree.removed"]) == (1, 1)
+    assert verify_story(rig.handle(), RULES).divergence is None
+
+
+def test_who_is_spoken_to_when_its_tree_was_just_taken_away_gets_one_more(rig: Rig) -> None:
+    trees = run(rig, "worktree.removed", AgentSteered(text="and the rest"))
+    assert trees.counts == {"made": 2, "taken away": 2}
+    assert verify_story(rig.handle(), RULES).divergence is None
