@@ -271,7 +271,8 @@ def test_a_chat_is_paused_and_goes_on(world: World) -> None:
     chat.send("do it\r")
     world.begun()
     chat.send("/pause\r")
-    chat.expect("go on: muse continue")
+    assert "muse continue" not in chat.expect("nothing new starts; go on: /continue, or from another terminal:")
+    chat.expect(f"\n\x1b[33m  muse continue {world.files()[0].stem[-8:]}\x1b")
     (world.work / "go").touch()
     eventually(lambda: "tool.finished" in world.types())
     assert world.types().count("model.requested") == 1

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from muse import app
@@ -235,7 +236,7 @@ def test_who_watches_is_told_what_waits_and_who_is_paused(fan: Fan) -> None:
     told = fan.ask("attach", NAME).err
     assert f'muse answer {NAME}@{fan.question} "…"' in told
     assert "    2  blue" in told
-    assert f"paused: main.2, main.4; go on: muse continue {NAME}:main.2, or muse continue {NAME} --tree" in told
+    assert f"paused: main.2, main.4; go on: muse continue {NAME}:main.2   muse continue {NAME} --tree" in told
     fan.said("answer", f"{NAME}@{fan.question}", "red")
     fan.said("continue", NAME, "--tree")
     fan.said("pause", NAME)
@@ -355,6 +356,68 @@ def test_a_question_of_a_session_that_nobody_runs_is_kept_and_can_be_answered(fa
     assert fan.ask("approvals").out == ""
 
 
+def test_the_inbox_of_one_session_or_agent_or_event(fan: Fan) -> None:
+    fan.telling.say(uses("main.2/1", "shell"), agent="main.2")
+    request = ApprovalRequested(call="main.2/2", tool="shell", shown="$ ls", shown_sha256="0" * 64, rule="mode default")
+    seq = fan.telling.say(request, agent="main.2")
+
+    def seqs(address: str) -> list[int]:
+        done = fan.ask("approvals", address, "--json")
+        assert done.code == 0, done
+        return [json.loads(line)["seq"] for line in done.out.splitlines()]
+
+    assert seqs(NAME) == [fan.question, seq]
+    assert seqs(f"{NAME}:main.1") == [fan.question]
+    assert seqs(f"{NAME}:main.2") == [seq]
+    assert seqs(f"{NAME}@{seq}") == [seq]
+    assert seqs(f"{NAME}:main.3") == []
+    assert (
+        f"nothing waits in {NAME}:main.3; in all sessions: muse approvals" in fan.ask("approvals", f"{NAME}:main.3").err
+    )
+    assert f"{NAME}@{seq}" not in fan.ask("approvals", f"{NAME}:main.1").out
+    assert "there is no event 999" in fan.refused("approvals", f"{NAME}@999")
+    assert "no session" in fan.refused("approvals", "nobody")
+
+
+def test_a_program_gets_the_exact_command_and_the_change_that_is_shown(fan: Fan, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    folder = str(tmp_path)
+    command = "printf '\x1b[2J' |\n  rm -r $HOME"
+    host = app.event_at(fan.telling.log, 1).body.host  # type: ignore[union-attr]
+    tools = (SPEC, SHELL, *(msgspec.structs.replace(SHELL, name=name) for name in ("edit", "write")))
+    say = fan.telling.say
+    say(SessionOpened(format=1, rules=2, workspace=folder, host=host, settings=SETTINGS, tools=tools))
+    given = (
+        ("shell", {"command": command}),
+        ("edit", {"path": "a.txt", "edits": [{"old": "two", "new": "2"}]}),
+        ("write", {"path": "b.txt", "content": "new\n"}),
+        ("edit", {"path": "a.txt", "edits": [{"old": "nine", "new": "9"}]}),
+    )
+    blocks = tuple(Block(kind="tool_use", id=f"u{n}", name=tool, args=json.dumps(args)) for n, (tool, args) in
+                   enumerate(given))  # fmt: skip
+    say(
+        requested("main.4/1"),
+        ModelResponded(call="main.4/1", attempt=1, blocks=blocks, stop="tool_use"),
+        agent="main.4",
+    )
+    for n, (tool, _) in enumerate(given, 2):
+        asks = ApprovalRequested(call=f"main.4/{n}", tool=tool, shown=tool, shown_sha256="0" * 64, rule="mode default")
+        say(asks, agent="main.4")
+    found = [json.loads(line) for line in fan.ask("approvals", f"{NAME}:main.4", "--json").out.splitlines()]
+    assert [one["command"] for one in found] == [command, "", "", ""]
+    assert [json.loads(one["args"]) for one in found] == [args for _, args in given]
+    diff = ["--- a/a.txt", "+++ b/a.txt", "@@ -1,3 +1,3 @@", " one", "-two", "+2", " three"]
+    shell, edit, write, failing = (one["change"] for one in found)
+    assert shell is None
+    assert edit == {"path": "a.txt", "new_file": False, "problem": "", "cut": False, "diff": "\n".join(diff) + "\n"}
+    assert (write["path"], write["new_file"], write["diff"].endswith("@@ -0,0 +1 @@\n+new\n")) == ("b.txt", True, True)
+    assert (failing["path"], failing["diff"]) == ("", "")
+    assert "not found" in failing["problem"]
+    shown = fan.ask("approvals", f"{NAME}:main.4").out.splitlines()
+    at = shown.index("  --- a/a.txt")
+    assert [line[2:] for line in shown[at : at + len(diff)]] == diff
+
+
 def test_going_through_them_needs_a_terminal(fan: Fan) -> None:
     assert "needs a terminal" in fan.refused("approvals", "-i")
 
@@ -389,7 +452,7 @@ def test_a_command_twice_with_one_id_is_one_event(fan: Fan, command: list[str]) 
     assert (other.code, "another command" in other.err) == (2, True)
 
 
-@pytest.mark.parametrize("command", ["agents", "attach", "show", "why"])
+@pytest.mark.parametrize("command", ["agents", "approvals", "attach", "show", "why"])
 def test_an_agent_that_is_not_there_is_not_waited_for(fan: Fan, command: str) -> None:
     assert "there is no agent main.9" in fan.refused(command, f"{NAME}:main.9")
 

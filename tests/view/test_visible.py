@@ -5,7 +5,19 @@ import unicodedata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muse.view.visible import columns, command_line, fit, headline, lines_of, middle, one_line, paragraph, visible, wrap
+from muse.view.visible import (
+    columns,
+    command_line,
+    command_lines,
+    fit,
+    headline,
+    lines_of,
+    middle,
+    one_line,
+    paragraph,
+    visible,
+    wrap,
+)
 
 anything = st.text(st.characters(codec=None), max_size=40)
 tricky = st.text("a\x1b[31m\r\n\t\x00\u202e\u200b\u2066\u200d\U0001f469é漢\ud800\x9b", max_size=30)
@@ -112,3 +124,19 @@ def test_a_command_of_several_lines_shows_where_they_end() -> None:
 
 def test_a_long_headline_says_that_it_was_cut() -> None:
     assert headline("word " * 200, 9) == "word word…"
+
+
+STEER, CANCEL = 'muse steer 4f2k9a31:main.2 "…"', "muse cancel 4f2k9a31:main.2"
+
+
+def test_commands_to_copy_stand_on_one_line_where_they_fit_and_else_each_on_its_own() -> None:
+    assert command_lines("  do:", [STEER, CANCEL], None) == [f"  do: {STEER}   {CANCEL}"]
+    assert command_lines("  do:", [STEER, CANCEL], 66) == [f"  do: {STEER}   {CANCEL}"]
+    assert command_lines("  do:", [STEER, CANCEL], 65) == ["  do:", f"    {STEER}", f"    {CANCEL}"]
+    assert command_lines("  ", [STEER, CANCEL], 40) == [f"  {STEER}", f"  {CANCEL}"]
+
+
+def test_a_command_gives_up_its_indent_before_it_is_broken_and_is_never_broken_inside_a_word() -> None:
+    assert command_lines("  do:", [STEER], 31) == ["  do:", f" {STEER}"]
+    assert command_lines("  do:", [STEER], 30) == ["  do:", STEER]
+    assert command_lines("  do:", [STEER], 29) == ["  do:", "muse steer 4f2k9a31:main.2", '"…"']

@@ -7,13 +7,15 @@ its reading order. This module must not know where text comes from.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 ELLIPSIS: Final = "…"
 TAB_COLUMNS: Final = 8
 WRAP_MIN: Final = 20
 """No paragraph is wrapped to less than this."""
+HANG: Final = 6
+"""How far to the right the second line of a note stands."""
 
 # Controls but tab and newline; format, joining and filler characters; separators; surrogates; tags and the selectors
 # of the supplementary plane. (The joiners U+200C and U+200D stay between characters beyond ASCII: scripts and emoji
@@ -136,6 +138,22 @@ def paragraph(text: str, width: int | None, hang: int = 0) -> list[str]:
     first = wrap(text, width)[0]
     room = max(width - hang, WRAP_MIN)
     return [first.rstrip(), *(f"{' ' * hang}{part.rstrip()}" for part in wrap(text[len(first) :], room))]
+
+
+def command_lines(lead: str, commands: Sequence[str], width: int | None) -> list[str]:
+    """Commands that a person may copy, after a `lead`: on its line where all of it fits (and with a `width` of None),
+    else each on a line of its own below it, moved to the left where it only fits so. One that is wider than that is
+    broken between words."""
+    together = "   ".join(commands)
+    line = f"{lead} {together}" if lead.strip() else f"{lead}{together}"
+    if width is None or columns(line) <= width:
+        return [line]
+    found = [*paragraph(lead, width, HANG)] if lead.strip() else []
+    indent = len(lead) - len(lead.lstrip(" ")) + (2 if found else 0)
+    for command in commands:
+        room = max(min(indent, width - columns(command)), 0)
+        found += [f"{' ' * room}{part.rstrip()}" for part in wrap(command, width - room)]
+    return found
 
 
 def _columns(character: str) -> int:

@@ -4,7 +4,6 @@ An answer is a command like any other: submitted to the log, first in seq counts
 place, the question at the terminal goes away. This module must not know the rules that led to a question.
 """
 
-from itertools import islice
 from typing import Final
 
 import anyio
@@ -20,17 +19,15 @@ from muse.event.kinds import (
     QuestionAnswered,
     QuestionAsked,
 )  # fmt: skip
+from muse.ui.cli.change import change_lines
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
-from muse.view.diff import contents_diff
-from muse.view.line import Line
 from muse.view.visible import headline, lines_of, one_line
 
 CLIENT: Final = "terminal"
 NOTE_CHARS_MAX: Final = 10_000
 NAME_CHARS_MAX: Final = 60
 OPTION_DIGITS_MAX: Final = 4
-CHANGE_LINES_MAX: Final = 200
 LOOKS: Final = {"add": "32", "remove": "31", "dim": "2", "bad": "31", "head": "1"}
 
 
@@ -257,22 +254,6 @@ def decide(
         shown_sha256=body.shown_sha256,
         origin=app.origin(client),
     )
-
-
-def change_lines(tool: str, args: str, workspace: str) -> list[Line]:
-    """What a call would change in its file as the file is now: below the text that is recorded as shown, for the
-    person only. Empty for a call that changes no file."""
-    found = app.preview(tool, args, workspace) if args else None
-    if found is None:
-        return []
-    if found.problem:
-        return [Line(f"as the file is now, this cannot be done: {one_line(found.problem)}", "bad")]
-    if found.before is None:
-        return [Line("there is no such file yet", "dim")]  # all of it stands above
-    lines = list(islice(contents_diff(found.path, found.before, found.after), CHANGE_LINES_MAX + 1))
-    if len(lines) > CHANGE_LINES_MAX:
-        lines[CHANGE_LINES_MAX:] = [Line("… and more", "dim")]
-    return [Line("what it changes in the file as it is now:", "dim"), *lines]
 
 
 def option_lines(options: tuple[str, ...]) -> list[str]:

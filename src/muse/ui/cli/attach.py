@@ -106,7 +106,11 @@ class _Watching:
             return
         runs = f"process {pid} runs it" if pid else "another process runs it"
         self._live.tell(f"attached to session {name}; {runs}. Ctrl-C detaches", "2")
-        self._live.tell(f'  from another terminal: muse steer {name} "…"  muse cancel {name}  muse approvals', "2")
+        if self._live.quiet:
+            return
+        to = f"{name}:{self._lane}" if self._lane else name
+        ways = (f'muse steer {to} "…"', f"muse pause {to}", f"muse cancel {to}", f"muse approvals {to}")
+        self._live.commands("  from another terminal:", *ways, look="2")
 
     def learn(self, event: Event) -> None:
         """Take in an event that is not shown."""

@@ -72,12 +72,12 @@ def questions(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 def _waiting(incomplete: str, *, questions: bool) -> list[CompletionItem]:
     from muse.errors import MuseError
-    from muse.ui.cli.inbox import fields, waiting
+    from muse.ui.cli.inbox import waiting
     from muse.view.visible import headline
 
     with suppress(MuseError, OSError):
         return [
-            CompletionItem(one.address, help=headline(str(fields(one)["shown"]), 60))
+            CompletionItem(one.address, help=headline(one.shown, 60))
             for one in waiting()
             if one.address.startswith(incomplete) and (one.question is not None) == questions
         ]

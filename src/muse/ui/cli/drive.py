@@ -29,7 +29,7 @@ from muse.ui.cli.asking import CLIENT, Asking
 from muse.ui.cli.finding import short_id
 from muse.ui.cli.live import Live
 from muse.ui.cli.options import Flags
-from muse.ui.cli.pending import paused_lines
+from muse.ui.cli.pending import say_paused
 from muse.ui.cli.person import Terminal
 from muse.ui.cli.recovery import Recovery
 from muse.view.amounts import duration, plural
@@ -169,8 +169,7 @@ class Drive:
     def _say_paused(self) -> None:
         """Who is paused, and how it goes on."""
         paused = {agent.id for agent in self.owned.running.state.agents.values() if agent.paused}
-        for line in paused_lines(short(self.session), paused):
-            self.live.say(line, "33")
+        say_paused(self.live, short(self.session), paused, chat=self.job.stay)
 
     def _tell(self, event: Event) -> None:
         """Tell a person who looks elsewhere of what this owner recorded; of each event once."""

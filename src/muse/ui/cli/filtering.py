@@ -16,9 +16,9 @@ from muse import app
 from muse.errors import UsageError
 from muse.event.envelope import Event
 from muse.ui.cli import completing
-from muse.ui.cli.output import HANG, note
+from muse.ui.cli.output import note
 from muse.view.filters import TERMS, Filter, Past, Term, absent, calls_of, learn, made
-from muse.view.visible import one_line
+from muse.view.visible import HANG, one_line
 
 _SHORT = {"regex": "-E"}
 _COMPLETING = {"type": completing.event_types, "kind": completing.kinds}

@@ -14,7 +14,8 @@ from muse.errors import UsageError
 from muse.event.kinds import CancelRequested
 from muse.ui.cli.address import Address
 from muse.ui.cli.answering import decided, replied
-from muse.ui.cli.asking import LOOKS, NOTE_CHARS_MAX, change_lines, option_lines, shown_lines
+from muse.ui.cli.asking import LOOKS, NOTE_CHARS_MAX, option_lines, shown_lines
+from muse.ui.cli.change import change_lines
 from muse.ui.cli.finding import is_here, short_id, tilde
 from muse.ui.cli.inbox import Waiting, asked_ago
 from muse.ui.cli.live import Live

@@ -14,10 +14,13 @@ from muse import app
 from muse.errors import MuseError, UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalRequested, QuestionAsked
-from muse.ui.cli.asking import called, change_lines, option_lines, works_in
+from muse.ui.cli.address import Address, Place
+from muse.ui.cli.asking import called, option_lines, works_in
+from muse.ui.cli.change import change_fields, change_lines
 from muse.ui.cli.finding import all_sessions, here, is_here, project_folders, short_id, tilde
 from muse.ui.cli.output import note
 from muse.view.amounts import age
+from muse.view.titles import command_of
 from muse.view.visible import lines_of, one_line
 
 
@@ -47,16 +50,26 @@ class Waiting(msgspec.Struct, frozen=True):
         return self.event.body if isinstance(self.event.body, QuestionAsked) else None
 
     @property
+    def shown(self) -> str:
+        """What the person is asked about, as it is recorded."""
+        return self.question.text if self.question is not None else self.request.shown
+
+    @property
     def agent(self) -> str:
         """The agent that asks, with its name."""
         return called(self.event.agent, self.name)
 
     @property
-    def how(self) -> str:
-        """The command that answers it."""
+    def ways(self) -> tuple[str, ...]:
+        """The commands that answer it."""
         if self.question is not None:
-            return f'muse answer {self.address} "…"'
-        return f'muse approve {self.address}   muse deny {self.address} --note "…"'
+            return (f'muse answer {self.address} "…"',)
+        return f"muse approve {self.address}", f'muse deny {self.address} --note "…"'
+
+    @property
+    def how(self) -> str:
+        """The same on one line."""
+        return "   ".join(self.ways)
 
 
 def waiting() -> list[Waiting]:
@@ -70,6 +83,26 @@ def left_waiting() -> list[Waiting]:
     entries = reversed(all_sessions()[0])
     left = [entry for entry in entries if entry.state == "stopped" and (entry.approvals or entry.questions)]
     return _of([Path(entry.file) for entry in left], running=False)
+
+
+def waiting_at(place: Place) -> list[Waiting]:
+    """What waits at an address: in a session, of one agent, or at one event. Raises `MuseError` for a log that cannot
+    be read, UsageError for an agent and an event that it has not."""
+    address, running = place.address, bool(app.owner_pid(place.path))
+    with closing(app.open_log(place.path, check=False)) as log:
+        state = app.state_of(log)
+        require_there(state, address)
+        found = waiting_in(log, state, place.path, running=running)
+    return [one for one in found if address.agent in ("", one.event.agent) and address.seq in (0, one.event.seq)]
+
+
+def require_there(state: app.Session, address: Address) -> None:
+    """Raises UsageError when a session has no such agent, or no such event."""
+    name = short_id(state.session)
+    if address.agent not in ("", "main", *state.agents):
+        raise UsageError(f"there is no agent {address.agent} in {name}", hint=f"muse agents {name} lists them")
+    if address.seq > state.seq:
+        raise UsageError(f"there is no event {address.seq}: {name} has {state.seq}", hint=f"muse log {name} lists them")
 
 
 def _of(paths: list[Path], *, running: bool) -> list[Waiting]:
@@ -127,7 +160,7 @@ def describe(one: Waiting) -> list[str]:
 
 
 def fields(one: Waiting) -> dict[str, object]:
-    """What waits, for a program."""
+    """What waits, for a program; of a call its exact arguments and command, and what it would change in its file."""
     common: dict[str, object] = {
         "kind": "approval" if one.question is None else "question",
         "address": one.address, "session": one.session, "seq": one.event.seq, "agent": one.event.agent,
@@ -135,9 +168,13 @@ def fields(one: Waiting) -> dict[str, object]:
         "running": one.running,
     }  # fmt: skip
     if one.question is not None:
-        return common | {"shown": one.question.text, "options": one.question.options}
+        return common | {"shown": one.shown, "options": one.question.options}
     body = one.request
-    return common | {"tool": body.tool, "shown": body.shown, "rule": body.rule, "remember": body.remember}
+    return common | {
+        "tool": body.tool, "shown": body.shown, "rule": body.rule, "remember": body.remember, "args": one.args,
+        "command": command_of(body.tool, one.args),
+        "change": change_fields(body.tool, one.args, one.workspace),
+    }  # fmt: skip
 
 
 def of_this_folder(found: list[Waiting]) -> list[Waiting]:

@@ -16,11 +16,11 @@ import msgspec
 
 from muse.event.envelope import Event
 from muse.event.kinds import ModelRequested, ModelResponded, ToolFinished, ToolStarted
-from muse.ui.cli.output import HANG, WIDTH_MAX
+from muse.ui.cli.output import WIDTH_MAX
 from muse.view.lines import json_line
 from muse.view.text import paint, row_text
 from muse.view.timeline import Context, learn, row
-from muse.view.visible import fit, paragraph, visible
+from muse.view.visible import HANG, command_lines, fit, paragraph, visible
 
 BAR: Final = "       │ "
 LIVE_LINE_CHARS_MAX: Final = 4000
@@ -143,6 +143,11 @@ class Live:
         """As `say`, but not with `--quiet`."""
         if not self.quiet:
             self.say(text, look)
+
+    def commands(self, lead: str, *commands: str, look: str = "") -> None:
+        """Commands to copy, after a `lead`; each stands whole on a line where it fits."""
+        lines = command_lines(lead, commands, self.err.width)
+        self._line("\n".join(paint(line, look, self.err.colour) for line in lines))
 
     def ring(self, text: str) -> None:
         """The terminal's bell, with a notice of the desktop (OSC 9) where the terminal may know how. `text` must be

@@ -10,11 +10,9 @@ from typing import Final, TextIO
 import click
 
 from muse.errors import MuseError
-from muse.view.visible import fit, one_line, paragraph
+from muse.view.visible import HANG, command_lines, fit, one_line, paragraph
 
 WIDTH_MAX: Final = 200
-HANG: Final = 6
-"""How far to the right the second line of a note stands."""
 
 
 class Answers:
@@ -34,6 +32,10 @@ class Answers:
     def paragraph(self, text: str, hang: int = 0) -> None:
         """A line, wrapped where a person reads it."""
         self.lines(paragraph(text, self.width, hang))
+
+    def commands(self, lead: str, *commands: str) -> None:
+        """Commands to copy, after a `lead`; each stands whole on a line where it fits."""
+        self.lines(command_lines(lead, commands, self.width))
 
     def lines(self, texts: list[str]) -> None:
         """Several lines."""

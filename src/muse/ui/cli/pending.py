@@ -78,25 +78,34 @@ class Pending:
             live.tell(f"? {who} asks   #{event.seq}", "33")
             for line in [*(f"  {line}" for line in lines_of(body.text)), *option_lines(body.options)]:
                 live.tell(line)
-            live.tell(f'  from another terminal: muse answer {address} "…"')
+            self._how(f'muse answer {address} "…"')
             return
         assert isinstance(body, ApprovalRequested)
         live.tell(f"? {who} asks: may this run?   #{event.seq}  {one_line(body.rule)}", "33")
         for line in lines_of(body.shown):
             live.tell(f"  {line}")
-        live.tell(f'  from another terminal: muse approve {address}   muse deny {address} --note "…"')
+        self._how(f"muse approve {address}", f'muse deny {address} --note "…"')
+
+    def _how(self, *commands: str) -> None:
+        if not self._live.quiet:
+            self._live.commands("  from another terminal:", *commands)
 
     def announce_paused(self) -> None:
         """Say who is paused, and how it goes on."""
-        for line in paused_lines(self._name, self.paused):
-            self._live.tell(line, "33")
+        if not self._live.quiet:
+            say_paused(self._live, self._name, self.paused)
 
 
-def paused_lines(name: str, paused: set[str]) -> list[str]:
-    """Which agents of a session are paused, for a person; `main` alone first, the others together."""
-    lines = [f"paused: nothing new starts; go on: muse continue {name}"] if "main" in paused else []
+def say_paused(live: Live, name: str, paused: set[str], *, chat: bool = False) -> None:
+    """Say which agents of a session are paused, and how they go on; `main` alone first, the others together. In a
+    `chat` its own word comes first."""
     others = sorted(paused - {"main"}, key=lambda one: [int(part) for part in one.split(".")[1:]])
+    elsewhere = ", or from another terminal:"
+    if "main" in paused:
+        here = f" /continue{elsewhere}" if chat else ""
+        live.commands(f"paused: nothing new starts; go on:{here}", f"muse continue {name}", look="33")
     if others:
         some = f"{', '.join(others[:3])}{f' and {len(others) - 3} more' if len(others) > 3 else ''}"
-        lines.append(f"paused: {some}; go on: muse continue {name}:{others[0]}, or muse continue {name} --tree")
-    return lines
+        here = f" /continue --tree{elsewhere}" if chat else ""
+        one, all_of_them = f"muse continue {name}:{others[0]}", f"muse continue {name} --tree"
+        live.commands(f"paused: {some}; go on:{here}", one, all_of_them, look="33")

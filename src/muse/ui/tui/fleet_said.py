@@ -14,7 +14,8 @@ from muse.errors import UsageError
 from muse.event import kinds
 from muse.event.content import Origin
 from muse.event.envelope import Event
-from muse.ui.cli.asking import change_lines, decide
+from muse.ui.cli.asking import decide
+from muse.ui.cli.change import change_lines
 from muse.ui.cli.finding import short_id
 from muse.view.fleet import AgentRow, SessionRows, subtree
 from muse.view.line import Line
