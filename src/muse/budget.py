@@ -4,8 +4,9 @@ This module must not know where they are written or what reaches one.
 """
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 from muse.errors import ConfigError
 
@@ -13,6 +14,8 @@ SCOPES: Final = ("session", "agent", "tree")
 WHAT: Final = {"tokens": "tokens", "cost": "cost_microusd", "turns": "turns", "calls": "calls", "time": "seconds"}
 """Key of a budget → what is counted, as the log names it."""
 KEYS: Final = {what: key for key, what in WHAT.items()}
+OTHER_NAMES: Final = {"wall": "time"}
+"""What people also call a key."""
 
 AMOUNT_MAX: Final = 2**53
 DIGITS_MAX: Final = 20
@@ -70,10 +73,39 @@ def written(key: str, value: int) -> str:
     return f"{value // _UNITS[unit]}{'M' if unit == 'm' else unit}"
 
 
+def said(what: str, value: int) -> tuple[str, str]:
+    """What is counted, as the log names it, and how much of it, in the words of a person: `cost` and `$0.012345`,
+    `time` and `1h30m`, `model calls` and `1,000`."""
+    if what == "cost_microusd":
+        whole, rest = divmod(value, 1_000_000)
+        return "cost", f"${whole:,}.{f'{rest:06d}'.rstrip('0'):0<2}"
+    if what == "seconds":
+        return "time", _time_words(value)
+    return what.replace("_", " "), f"{value:,}"
+
+
+def _time_words(seconds: int) -> str:
+    parts = []
+    for unit, length in _SECONDS.items():
+        number, seconds = divmod(seconds, length)
+        parts += [f"{number}{unit}"] if number else []
+    return "".join(parts) or "0s"
+
+
+def in_own_names(amounts: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of amounts with the keys that the log knows. Raises `ConfigError` where a key is given under two
+    names."""
+    for other, key in OTHER_NAMES.items():
+        if other in amounts and key in amounts:
+            raise ConfigError(f"{other} and {key} are two names of one budget", hint="give one of them")
+    return {OTHER_NAMES.get(key, key): value for key, value in amounts.items()}
+
+
 def part(text: str) -> tuple[str, str, str]:
     """(scope, key, amount as written) of one part of `--budget`: `tokens=2M`, `agent.cost=1`. Raises `ConfigError`."""
     name, equals, value = text.strip().partition("=")
     scope, dot, key = name.strip().rpartition(".")
+    key = OTHER_NAMES.get(key, key)
     scope = scope if dot else "session"
     if not equals or scope not in SCOPES or key not in WHAT:
         keys = ", ".join(WHAT)

@@ -182,7 +182,7 @@ def load(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str,
 def read(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str, str] = os.environ) -> Loaded:
     """As `load`, with the files that were read and what was not followed."""
     user_path, project_path = user_file(environment), project_file(workspace)
-    user, project = _table(user_path), _table(project_path)
+    user, project = _own_names(_table(user_path), str(user_path)), _own_names(_table(project_path), str(project_path))
     files = tuple(path for path, table in ((user_path, user), (project_path, project)) if table is not None)
     mine = _checked(user or {}, str(user_path))
     _checked(project or {}, str(project_path))
@@ -200,7 +200,7 @@ def read(workspace: Path, pairs: tuple[str, ...] = (), environment: Mapping[str,
     given: dict[str, Any] = {}
     for pair in pairs:
         _set(given, pair)
-    given = _completed(given, merged)
+    given = _completed(_own_names(given, "-c") or {}, merged)
     _checked(given, "-c")
     return Loaded(_checked(_merged(merged, given), "the settings"), files, tuple(ignored), tuple(given))
 
@@ -289,6 +289,18 @@ def _budgets(table: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
         return []
     below = [(f"budget.{scope}.", whole[scope]) for scope in ("agent", "tree") if isinstance(whole.get(scope), dict)]
     return [("budget.", whole), *below]
+
+
+def _own_names(table: dict[str, Any] | None, where: str) -> dict[str, Any] | None:
+    """The table with the budgets that go by another name under their own."""
+    whole = (table or {}).get("budget")
+    if table is None or not isinstance(whole, dict):
+        return table
+    try:
+        below = {name: budget.in_own_names(one) for name, one in whole.items() if isinstance(one, dict)}
+        return table | {"budget": budget.in_own_names(whole) | below}
+    except ConfigError as error:
+        raise ConfigError(f"{where}: budget: {error}", hint=error.hint) from error
 
 
 def _require_amounts(config: Config, where: str) -> None:

@@ -1,13 +1,15 @@
 """What people write of budgets and prices, and what a session records of it."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from muse import app
+from muse import app, config
 from muse.app.budgets import facts, merged, raised, with_budget, with_prices
 from muse.app.models import Clients, client_of, usable_providers
 from muse.app.settings import settings_again, settings_of
-from muse.budget import amount, part, price, written
+from muse.budget import amount, part, price, said, written
 from muse.config import Agents, Budget, Config, KnownModel, Limits, Loaded, Provider
 from muse.decide.context import ref_of
 from muse.effect.model.scripted import ScriptedModel
@@ -48,6 +50,39 @@ def test_what_is_no_amount_is_refused_with_an_example(key: str, given: object) -
     with pytest.raises(ConfigError) as caught:
         amount(key, given)
     assert "for example" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "words"),
+    [
+        ("cost_microusd", 12_345, "cost $0.012345"), ("cost_microusd", 2_000_000, "cost $2.00"),
+        ("cost_microusd", 1_234_500_000, "cost $1,234.50"), ("seconds", 5400, "time 1h30m"), ("seconds", 0, "time 0s"),
+        ("seconds", 90_061, "time 1d1h1m1s"), ("tokens", 12_000, "tokens 12,000"), ("model_calls", 7, "model calls 7"),
+    ],
+)  # fmt: skip
+def test_what_was_counted_is_said_in_dollars_and_hours_and_never_by_a_raw_key(
+    what: str, value: int, words: str
+) -> None:
+    assert " ".join(said(what, value)) == words
+
+
+def test_wall_is_another_name_of_time_on_the_command_line_and_in_files(tmp_path: Path) -> None:
+    plain = Settings(provider="p", dialect="d", model="m")
+    assert with_budget(plain, ["wall=1h,agent.wall=5m"]) == with_budget(plain, ["time=1h,agent.time=5m"])
+    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    file = tmp_path / "muse" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('[budget]\nwall = "8h"\n[budget.tree]\nwall = "1h"\n')
+    found = config.load(tmp_path / "nowhere", (), home).budget
+    assert (found.time, found.tree.time) == ("8h", "1h")
+    assert config.load(tmp_path / "nowhere", ("budget.wall=2h",), home).budget.time == "2h"
+    project = tmp_path / "shop" / ".muse" / "config.toml"
+    project.parent.mkdir(parents=True)
+    project.write_text('[budget]\nwall = "9h"\n')
+    assert config.read(tmp_path / "shop", (), home).ignored == ("budget.time",), "a repository may only lower it"
+    file.write_text('[budget]\nwall = "8h"\ntime = "9h"\n')
+    with pytest.raises(ConfigError, match="two names of one budget"):
+        config.load(tmp_path / "nowhere", (), home)
 
 
 @pytest.mark.parametrize("given", ["", "x", "-3", "nan", "0.0000001", "1e999999", "1e-9999999", True])

@@ -29,6 +29,7 @@ from muse.event.kinds import (
     UserPrompted,
 )  # fmt: skip
 from muse.fold.evolve import evolve
+from muse.fold.limits import IN_WORDS_SINCE
 from muse.fold.models import priced
 from tests.decide.test_due import RULES, TYPE_OF, Story, kinds
 
@@ -85,23 +86,33 @@ def begun(*limits: Limit, **settings: Any) -> Fleet:
 
 
 @pytest.mark.parametrize(
-    ("what", "value", "usage", "reached"),
+    ("what", "value", "usage", "reached", "words"),
     [
-        ("tokens", 100, Usage(input=10, output=20, cache_read=30, cache_write=40, reasoning=15), 100),
-        ("cost_microusd", 5, Usage(input=1, cost_microusd=7), 7),
-        ("calls", 1, Usage(), 1),
+        ("tokens", 1000, Usage(input=10, output=920, cache_read=30, cache_write=40, reasoning=15), 1000,
+         "tokens reached 1,000"),
+        ("cost_microusd", 5, Usage(input=1, cost_microusd=12_345), 12_345, "cost reached $0.012345"),
+        ("calls", 1, Usage(), 1, "calls reached 1"),
     ],
-)
+)  # fmt: skip
 def test_a_budget_that_is_used_up_stops_the_next_request_and_the_session(
-    what: str, value: int, usage: Usage, reached: int
+    what: str, value: int, usage: Usage, reached: int, words: str
 ) -> None:
     story = begun(limit("session", what, value))
+    story.state.rules = IN_WORDS_SINCE
     story.ask()
     story.answers(usage)
     assert story.next() == [BudgetReached(limit=what, value=reached, scope="session")]
     story.take(1)
     (closed,) = story.take()
-    assert closed == SessionClosed(outcome="budget", reason=f"{what} reached {reached} (budget of the session)")
+    assert closed == SessionClosed(outcome="budget", reason=f"{words} (budget of the session)")
+
+
+def test_the_reason_of_a_session_of_older_rules_stays_as_it_was_recorded() -> None:
+    story = begun(model_calls_max=1)
+    story.ask()
+    story.answers(Usage())
+    story.take(1)
+    assert story.take() == [SessionClosed(outcome="budget", reason="model_calls reached 1")]
 
 
 def test_one_below_the_budget_goes_on_and_the_turn_that_ends_within_it_is_done() -> None:

@@ -8,12 +8,15 @@ seconds holds, a timer of at most a minute (`CLOCK`) is set again and again, and
 from collections.abc import Iterator
 from typing import Final
 
+from muse import budget
 from muse.event.content import Limit, Usage
 from muse.event.envelope import Event
 from muse.event.kinds import BudgetRaised, BudgetReached, TimerFired, TimerSet
 from muse.fold.state import Agent, Session, Timer
 
 NOTHING: Final = Usage()
+IN_WORDS_SINCE: Final = 3
+"""The first version of the rules whose reasons say dollars and hours; those before say how the log counts."""
 CLOCK: Final = "budget:seconds"
 """The key of the timer that counts seconds in turns."""
 _AWAITED: Final = {"approval": "asked", "wait": "running", "question": "running"}
@@ -86,7 +89,9 @@ def budget_reached(state: Session, event: Event, body: BudgetReached) -> set[str
     """A limit stops the agent."""
     agent = state.agents[event.agent]
     agent.ending, agent.cause = "budget", event.seq
-    agent.reason = f"{body.limit} reached {body.value}"
+    name, amount = budget.said(body.limit, body.value)
+    plain = state.rules >= IN_WORDS_SINCE
+    agent.reason = f"{name} reached {amount}" if plain else f"{body.limit} reached {body.value}"
     if body.limit != "model_calls":
         agent.reason += f" (budget of {_whose(body)})"
     return {event.agent}

@@ -73,7 +73,7 @@ _OPTIONS: Final = (
                  help="How long a request waits for an answer (0: without limit)."),
     click.option("--budget", multiple=True, metavar="KEY=AMOUNT",
                  help="Stop at so much: tokens=2M,cost=5,time=8h,turns=20,calls=500 (agent.KEY: of each agent)."
-                      " With resume, +AMOUNT adds."),
+                      " With resume, +AMOUNT adds. wall is another name of time."),
     click.option("--fallback-model", default="", metavar="MODEL,…",
                  help="Go on with this model when the first one cannot be had."),
     click.option("-C", "--cd", "folder", default="", metavar="DIR", help="Work in this folder."),
