@@ -13,7 +13,15 @@ from muse.config import BUILT_IN, Config, load
 from muse.errors import ConfigError, Conflict, MuseError, UsageError
 from muse.event.content import Origin
 from muse.event.envelope import Event
-from muse.event.kinds import AgentSteered, ApprovalDecided, NoteAdded, PolicyChanged, QuestionAnswered, UserPrompted
+from muse.event.kinds import (
+    AgentSteered,
+    AgentWanted,
+    ApprovalDecided,
+    NoteAdded,
+    PolicyChanged,
+    QuestionAnswered,
+    UserPrompted,
+)  # fmt: skip
 from muse.log.protocol import Log
 from muse.runtime import host
 from muse.runtime.screening import fold_screened
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
 SUPERVISOR = b"/effect/runner/supervisor.py"
 """What the command line of a runner, and of each keeper below it, holds."""
-SCREENED = (ApprovalDecided, AgentSteered, UserPrompted, QuestionAnswered, PolicyChanged)
+SCREENED = (ApprovalDecided, AgentSteered, AgentWanted, UserPrompted, QuestionAnswered, PolicyChanged)
 """Commands that make an agent do something, or let it."""
 TRIED_MAX = 200
 """Characters that the log keeps of a command that an agent's process tried and was refused."""

@@ -103,7 +103,7 @@ def _named(name: str, value: str, look: Look = "plain") -> Line:
 def _spawned(body: kinds.AgentSpawned, contents: Contents) -> Iterator[Line]:
     yield from _text(body.task)
     facts = (
-        ("name", body.name), ("role", body.role), ("for", f"{body.call} of {body.parent}" if body.call else ""),
+        ("name", body.name), ("role", body.role), ("for", _spawned_for(body)),
         ("model", body.model), ("mode", body.mode), ("works in", body.isolation if body.parent else ""),
         ("tools", ", ".join(body.tools) if body.parent else ""),
     )  # fmt: skip
@@ -111,6 +111,22 @@ def _spawned(body: kinds.AgentSpawned, contents: Contents) -> Iterator[Line]:
     if body.background:
         yield Line("in the background: its parent goes on meanwhile", "dim")
     yield from _text(body.system, "dim")
+
+
+def _spawned_for(body: kinds.AgentSpawned) -> str:
+    if body.wanted:
+        return f"a person, who wanted it below {body.parent} at #{body.wanted}"
+    return f"{body.call} of {body.parent}" if body.call else ""
+
+
+def _wanted(body: kinds.AgentWanted, contents: Contents) -> Iterator[Line]:
+    yield from _text(body.task)
+    facts = (
+        ("name", body.name), ("role", body.role), ("model", body.model), ("mode", body.mode),
+        ("works in", body.isolation), ("tools", ", ".join(body.tools or ())),
+    )  # fmt: skip
+    yield from (_named(name, value, "dim") for name, value in facts if value)
+    yield from _words(body)
 
 
 def _ended(body: kinds.AgentFinished | kinds.ResultDelivered, contents: Contents) -> Iterator[Line]:
@@ -285,6 +301,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Contents], Iterator[Line]]]] = {
     kinds.QuestionAsked: _question, kinds.CancelRequested: _cancelled, kinds.WorktreePrepared: _prepared,
     kinds.WorktreeRemoved: _removed, kinds.ContextCompacted: _compacted,
     kinds.SessionOpened: _opened, kinds.AgentSpawned: _spawned, kinds.ModelRequested: _requested,
+    kinds.AgentWanted: _wanted,
     kinds.ModelResponded: _responded, kinds.ModelFailed: _failed, kinds.ToolStarted: _started,
     kinds.ToolFinished: _finished, kinds.FilesChanged: _changed, kinds.ApprovalRequested: _asked,
     kinds.ApprovalDecided: _decided, kinds.LogImported: _imported, kinds.SourceKept: _kept,

@@ -18,7 +18,7 @@ from muse.event.conversation import Answered, Resulted, Said
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import COMMANDS
 from muse.fold.state import Agent, Session
-from muse.view.summary import who
+from muse.view.summary import refusal_words, who
 
 SOURCES_MAX: Final = 8
 """So many rules are traced to where they come from."""
@@ -116,7 +116,7 @@ def _person(event: Event, body: Any, look: Look, known: Known) -> Found:
     if isinstance(body, kinds.QuestionAnswered):
         rests.append(Link("in answer to", body.question))
     by = who(getattr(body, "origin", Origin()))
-    words = f"the words of {by}" if getattr(body, "text", "") else f"given by {by}"
+    words = f"the words of {by}" if getattr(body, "text", "") or getattr(body, "task", "") else f"given by {by}"
     notes = [f"because: {body.why}"] if getattr(body, "why", "") else []
     if refusal := _refusal(event, look):
         notes.append(f"it is not followed: it was refused at #{refusal}")
@@ -150,11 +150,7 @@ def _recovered(event: Event, body: kinds.LogRecovered, look: Look, known: Known)
 
 
 def _refused(event: Event, body: kinds.CommandRefused, look: Look, known: Known) -> Found:
-    reasons = {
-        "below_runner": "it came from a process that an agent started",
-        "no_origin": "it does not say where it came from",
-    }
-    return Found(cause=Link("refuses", body.command), notes=[f"because: {reasons[body.why]}"])
+    return Found(cause=Link("refuses", body.command), notes=[f"because: {refusal_words(body)}"])
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -414,6 +410,8 @@ def _children_of(event: Event, call: str, intent: int, look: Look) -> list[Link]
 
 
 def _spawned(event: Event, body: kinds.AgentSpawned, look: Look, known: Known) -> Found:
+    if body.wanted:
+        return Found(cause=Link("wanted by", body.wanted))
     if not body.call:
         return _by_header(event, "at")
     intent = _intent(event, body.call, look)

@@ -18,8 +18,8 @@ from muse.event.content import Usage
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.fold import agents as rules
 from muse.fold.state import Agent, ModelCall, Session, ToolRun
+from muse.view.agents_told import brief
 from muse.view.amounts import plural
-from muse.view.summary import brief
 from muse.view.titles import arguments, call_title
 from muse.view.visible import headline
 

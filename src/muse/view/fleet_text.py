@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
+from muse.view.agents_told import called_words
 from muse.view.amounts import duration, money, plural
 from muse.view.fleet import AgentRow, SessionRows, Spent, Word, counts
 from muse.view.line import Line
-from muse.view.summary import called_words, outcome_words
+from muse.view.summary import outcome_words
 from muse.view.timeline import Severity
 from muse.view.visible import headline, one_line
 

@@ -16,6 +16,7 @@ import msgspec
 from muse.event import kinds
 from muse.event.content import Usage
 from muse.event.envelope import Event
+from muse.view.agents_told import called_words, spawn_words, wanted_words
 from muse.view.amounts import duration, money, plural
 from muse.view.detail import detailed
 from muse.view.diff import Contents, file_diff
@@ -23,13 +24,11 @@ from muse.view.imported import facts
 from muse.view.line import Line
 from muse.view.summary import (
     by_whom,
-    called_words,
     cancel_target,
     cancelled_by,
     change,
     decision_words,
     outcome_words,
-    spawn_words,
     tokens,
     who,
 )  # fmt: skip
@@ -181,6 +180,14 @@ def _steered(event: Event, body: kinds.AgentSteered, shown: Row, contents: Conte
     yield from (f"**#{event.seq} steer**{_lane(event)} by {span(who(body.origin))}:", "", *_words(body.text, event.seq))
 
 
+def _wanted(event: Event, body: kinds.AgentWanted, shown: Row, contents: Contents) -> Iterator[str]:
+    called = called_words(body.name, body.role)
+    how = wanted_words(body).removeprefix(", ")
+    what = f"{f' {span(called)}' if called else ''}{f' ({span(how)})' if how else ''}"
+    yield from (f"**#{event.seq} spawn**{_lane(event)} by {span(who(body.origin))}: an agent{what}", "")
+    yield from _words(body.task, event.seq)
+
+
 def _cancelled(event: Event, body: kinds.CancelRequested, shown: Row, contents: Contents) -> Iterator[str]:
     why = f": {span(body.why)}" if body.why else ""
     target = f"the call {span(body.call)}" if body.target == "call" else cancel_target(body)
@@ -194,7 +201,7 @@ def _spawned(event: Event, body: kinds.AgentSpawned, shown: Row, contents: Conte
     called = called_words(body.name, body.role)
     name = f"{span(event.agent)}{f' {span(called)}' if called else ''}"
     how = spawn_words(body).removeprefix(", ")
-    by = f" by call {span(body.call)}" if body.call else ""
+    by = f" by call {span(body.call)}" if body.call else f", as wanted at #{body.wanted}" if body.wanted else ""
     yield from (f"## Agent {name} #{event.seq}", "")
     yield from (f"Begun for {span(body.parent)}{by}{f' ({span(how)})' if how else ''}:", "")
     yield from _words(body.task, event.seq)
@@ -332,6 +339,7 @@ def _aside(event: Event, shown: Row) -> Iterator[str]:
 
 _TELLERS: Final[dict[type, Callable[[Event, Any, Row, Contents], Iterator[str]]]] = {
     kinds.SessionOpened: _opened, kinds.UserPrompted: _prompted, kinds.AgentSteered: _steered,
+    kinds.AgentWanted: _wanted,
     kinds.CancelRequested: _cancelled, kinds.ModelResponded: _responded, kinds.ModelFailed: _failed,
     kinds.ToolStarted: _started, kinds.FilesChanged: _changed, kinds.ApprovalRequested: _asked,
     kinds.ApprovalDecided: _decided, kinds.EffectDoubted: _doubted, kinds.EffectReconciled: _reconciled,

@@ -46,7 +46,7 @@ _BY_TYPE: Final = {
     "files.changed": Mark.EDIT, "workspace.restored": Mark.EDIT, "files.unknown": Mark.DOUBT,
     "cancel.requested": Mark.CANCEL, "agent.steered": Mark.STEER, "agent.paused": Mark.STEER,
     "agent.continued": Mark.STEER, "budget.raised": Mark.LIMIT, "budget.reached": Mark.LIMIT,
-    "log.recovered": Mark.ERROR,
+    "agent.wanted": Mark.STEER, "log.recovered": Mark.ERROR,
 }  # fmt: skip
 _BY_GROUP: Final = {
     "user": Mark.PERSON, "question": Mark.PERSON, "note": Mark.PERSON, "agent": Mark.SPAWN, "result": Mark.SPAWN,

@@ -12,10 +12,11 @@ import msgspec
 
 from muse.event.content import Usage
 from muse.fold.state import Agent, Session, ToolRun
+from muse.view.agents_told import brief, called_words
 from muse.view.amounts import duration, money, plural, size
 from muse.view.fleet import OVER, Doing, doing
 from muse.view.line import Line, Look
-from muse.view.summary import brief, called_words, tokens
+from muse.view.summary import tokens
 from muse.view.titles import call_title
 from muse.view.visible import headline, middle, one_line, visible
 

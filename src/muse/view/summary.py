@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from muse import budget
 from muse.event import kinds
 from muse.event.content import FileChange, Origin, Usage
 from muse.event.envelope import Event
+from muse.view.agents_told import brief, called_words, spawn_words, wanted_words
 from muse.view.amounts import duration, money, plural, size
 from muse.view.titles import kept_words
 from muse.view.visible import command_line, headline, middle, one_line
@@ -20,7 +22,6 @@ from muse.view.visible import command_line, headline, middle, one_line
 Severity = Literal["quiet", "normal", "good", "bad", "attention"]
 FILES_NAMED_MAX = 4
 TREE = "the agent and all below it"
-BRIEF_CHARACTERS = 160
 WORKSPACE_COLUMNS = 23
 """How much of a workspace's path stands in a row; `show` has it whole."""
 
@@ -34,11 +35,6 @@ class Said(msgspec.Struct, frozen=True):
     severity: Severity = "normal"
     timed: bool = False
     ending: str = ""
-
-
-def brief(text: str) -> str:
-    """A name, a path, a rule: on one line, and never longer than a row can bear."""
-    return headline(text, BRIEF_CHARACTERS)
 
 
 def who(origin: Origin) -> str:
@@ -165,11 +161,17 @@ def _closed(body: kinds.SessionClosed, event: Event, tool: str, title: str) -> S
 
 
 def _refused_command(body: kinds.CommandRefused, event: Event, tool: str, title: str) -> Said:
+    return Said("✗", "refused", f"command #{body.command} is not followed: {refusal_words(body)}", "attention")
+
+
+def refusal_words(body: kinds.CommandRefused) -> str:
+    """Why a command is not followed."""
     why = {
         "below_runner": "it came from a process that the agent started",
         "no_origin": "it does not say where it came from",
+        "impossible": headline(body.text, 300) or "it cannot be",
     }
-    return Said("✗", "refused", f"command #{body.command} is not followed: {why[body.why]}", "attention")
+    return why[body.why]
 
 
 def _note(body: kinds.NoteAdded, event: Event, tool: str, title: str) -> Said:
@@ -183,6 +185,11 @@ def _prompted(body: kinds.UserPrompted, event: Event, tool: str, title: str) -> 
 
 def _steered(body: kinds.AgentSteered, event: Event, tool: str, title: str) -> Said:
     return Said("›", "steer", headline(body.text), "attention")
+
+
+def _wanted(body: kinds.AgentWanted, event: Event, tool: str, title: str) -> Said:
+    called = f" {called_words(body.name, body.role)}".rstrip()
+    return Said("›", "spawn", f"an agent{called}{wanted_words(body)}: {headline(body.task)}", "attention")
 
 
 def _asked(body: kinds.QuestionAsked, event: Event, tool: str, title: str) -> Said:
@@ -238,22 +245,6 @@ def _spawned(body: kinds.AgentSpawned, event: Event, tool: str, title: str) -> S
     tools = f", {plural(len(body.tools), 'tool')}" if body.tools or event.epoch else ""
     called = f" {called_words(body.name, body.role)}".rstrip()
     return Said("+", "agent", f"{event.agent}{called} begins{parent}{tools}{spawn_words(body)}{task}", "quiet")
-
-
-def called_words(name: str, role: str) -> str:
-    """How an agent is called beside its id: `cart`, `cart (reviewer)`, `(reviewer)`, ""."""
-    return f"{brief(name)} ({brief(role)})".strip() if role and role != name else brief(name)
-
-
-def spawn_words(body: kinds.AgentSpawned) -> str:
-    """What makes a child another one than most: `, in the background, in a working tree of its own, mode plan`."""
-    parts = [
-        "in the background" if body.background else "",
-        "in a working tree of its own" if body.isolation == "worktree" else "",
-        f"mode {brief(body.mode)}" if body.mode and body.parent else "",
-        f"model {brief(body.model)}" if body.model and body.parent else "",
-    ]
-    return "".join(f", {part}" for part in parts if part)
 
 
 def _messaged(body: kinds.AgentMessaged, event: Event, tool: str, title: str) -> Said:
@@ -424,10 +415,9 @@ def _budget_raised(body: kinds.BudgetRaised, event: Event, tool: str, title: str
 
 
 def limit_words(limit: str, value: int, what: str) -> str:
-    """`tokens reached 12,000`, `cost raised to $2.00`."""
-    if limit == "cost_microusd":
-        return f"cost {what} {money(value)}"
-    return f"{brief(limit).replace('_', ' ')} {what} {value:,}"
+    """`tokens reached 12,000`, `cost raised to $2.00`, `time reached 1h30m`."""
+    name, amount = budget.said(limit, value)
+    return f"{brief(name)} {what} {amount}"
 
 
 _SCOPES = {"agent": "", "session": ", of the session", "tree": f", of {TREE}"}
@@ -563,7 +553,7 @@ def _taken(body: kinds.OwnershipTaken, event: Event, tool: str, title: str) -> S
 
 SUMMARIES: dict[type, Callable[[Any, Event, str, str], Said]] = {
     kinds.SessionOpened: _opened, kinds.SessionClosed: _closed, kinds.NoteAdded: _note,
-    kinds.CommandRefused: _refused_command, kinds.UserPrompted: _prompted,
+    kinds.CommandRefused: _refused_command, kinds.UserPrompted: _prompted, kinds.AgentWanted: _wanted,
     kinds.AgentSteered: _steered, kinds.QuestionAsked: _asked, kinds.QuestionAnswered: _answered,
     kinds.CancelRequested: _cancel, kinds.AgentPaused: _paused, kinds.AgentContinued: _continued,
     kinds.AgentSpawned: _spawned, kinds.AgentMessaged: _messaged, kinds.ResultDelivered: _delivered,

@@ -21,9 +21,10 @@ from muse.event.kinds import (
     SessionOpened,
     ToolStarted,
 )
+from muse.view.agents_told import brief
 from muse.view.imported import aside_of
 from muse.view.line import Line
-from muse.view.summary import SUMMARIES, Said, brief
+from muse.view.summary import SUMMARIES, Said
 from muse.view.titles import call_title
 from muse.view.visible import headline
 
@@ -159,6 +160,7 @@ _GROUPS: dict[str, Kind] = {
 }  # fmt: skip
 _KINDS: dict[str, Kind] = {
     "agent.steered": "person",
+    "agent.wanted": "person",
     "agent.paused": "person",
     "agent.continued": "person",
     "budget.raised": "person",

@@ -91,9 +91,11 @@ class Events:
 class Prompts:
     """`prompts`."""
 
-    types: frozenset[str] | None = frozenset({"user.prompted", "agent.steered", "question.answered"})
+    types: frozenset[str] | None = frozenset({"user.prompted", "agent.steered", "agent.wanted", "question.answered"})
     bodies = types
-    _HOW: Final = {"user.prompted": "prompt", "agent.steered": "steer", "question.answered": "answer"}
+    _HOW: Final = {
+        "user.prompted": "prompt", "agent.steered": "steer", "agent.wanted": "spawn", "question.answered": "answer",
+    }  # fmt: skip
 
     def __init__(self, used: Collection[str], contents: Contents) -> None:
         self._rows: list[Row] = []
@@ -104,7 +106,7 @@ class Prompts:
         self._rows.append(
             {
                 "seq": fact.seq, "address": fact.address, "time": fact.time, "agent": fact.agent,
-                "how": self._HOW[fact.type], "text": fact.text("text"),
+                "how": self._HOW[fact.type], "text": fact.text("task" if fact.type == "agent.wanted" else "text"),
                 "delivery": (fact.text("delivery") or "queue") if fact.type == "user.prompted" else None,
                 "person": origin.get("user") or "", "terminal": origin.get("terminal") or "",
                 "client": origin.get("client") or "",

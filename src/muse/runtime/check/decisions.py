@@ -22,6 +22,7 @@ from muse.event.kinds import (
     ApprovalDecided,
     BudgetReached,
     CancelRequested,
+    CommandRefused,
     ModelChanged,
     ModelRequested,
     ToolFinished,
@@ -43,8 +44,8 @@ _TYPE_OF = {kind.body: name for name, kind in KINDS.items()}
 
 def is_decision(state: Session, event: Event) -> bool:
     """Whether the owner decided this, by the state before it: by its type and, of those that have two origins, by who
-    gave it (an answer to an approval), who wants it (a cancelling), why (another model), what it ends (a call that
-    touches nothing but the log)."""
+    gave it (an answer to an approval), who wants it (a cancelling), why (another model, a refusal), what it ends (a
+    call that touches nothing but the log)."""
     match event.body:
         case ApprovalDecided(by=by):
             return by != "person"
@@ -52,6 +53,8 @@ def is_decision(state: Session, event: Event) -> bool:
             return by != ""
         case ModelChanged(reason=reason):
             return reason != ""
+        case CommandRefused(why=why):
+            return why == "impossible"
         case ToolFinished(call=call):
             run = state.run(call)
             return run is not None and run.phase != "done" and run.recovery == "derived"
@@ -87,6 +90,8 @@ def _deciders(state: Session, event: Event) -> set[str]:
     """The agents of whose decisions this may be one: the header names the agent that it is about, which another may
     have decided for it."""
     match event.body:
+        case AgentSpawned(wanted=seq, parent=parent) if seq:
+            return {event.agent, parent}
         case AgentSpawned(call=call) | AgentMessaged(call=call) | CancelRequested(by=call):
             return {event.agent, call.partition("/")[0]} if call else {event.agent}
         case BudgetReached():

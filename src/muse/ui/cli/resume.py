@@ -81,7 +81,7 @@ def _find(session: str, prompt: str, folder: Path | None) -> Path:
 
 def left_to_do(state: app.Session) -> bool:
     """Whether an agent is in a turn, or a person's words wait."""
-    return bool(state.active or state.early or (state.prompts and "main" not in state.agents))
+    return bool(state.active or state.early or state.wants or (state.prompts and "main" not in state.agents))
 
 
 def _nothing(log: app.Log, state: app.Session, live: Live, after: int | None) -> int:
