@@ -361,3 +361,28 @@ def test_a_project_that_is_not_trusted_says_nothing_of_prices_and_fallbacks_and_
 )
 def test_what_is_wrong_with_a_budget_or_a_price_is_named(desk: Desk, pair: str, says: str) -> None:
     assert says in str(refused(desk, pair))
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        ('models."a/m".context=1', "at least 8,000 are needed"), ('models."a/m".context=7999', "at least 8,000"),
+        ("compact_at=4", "compact_at wants 0"),
+    ],
+)  # fmt: skip
+def test_a_window_in_which_no_conversation_has_room_is_refused_instead_of_never_being_shortened(
+    desk: Desk, pair: str, words: str
+) -> None:
+    key, _, value = pair.partition("=")
+    text = f'[models."a/m"]\ncontext = {value}\n' if key.startswith("models") else f"{pair}\n"
+    with pytest.raises(ConfigError, match=words) as caught:
+        desk.write(user=text).load()
+    assert "2,700 tokens of each request" in caught.value.hint
+
+
+def test_the_smallest_window_is_taken_and_none_means_that_it_is_not_known(desk: Desk) -> None:
+    for size in (0, 8000):
+        found = desk.write(user=f'compact_at = 50\n[models."a/m"]\ncontext = {size}\n').load()
+        assert found.models["a/m"].context == size
+    with pytest.raises(ConfigError, match="leaves 3,920 tokens"):
+        desk.write(user='compact_at = 49\n[models."a/m"]\ncontext = 8000\n').load()

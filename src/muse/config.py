@@ -159,6 +159,12 @@ _TYPES: Final = {
 _wrong_type: Final = re.compile(r"Expected `(.+)`, got `(.+)`")
 _out_of_range: Final = re.compile(r"Expected `int` (>=|<=) (-?[0-9]+)")
 _no_choice: Final = re.compile(r"Invalid enum value (.+)")
+OWN_TOKENS: Final = 2_700
+"""What a request holds before anybody has said a word: tools and system prompt, at four bytes a token."""
+CONTEXT_MIN: Final = 8_000
+"""The smallest window: half of it is room for a conversation when the answer has its own."""
+COMPACT_AT_MIN: Final = 5
+"""Of the smallest windows that are known, 128,000 tokens, this is still twice what muse itself takes."""
 FILE_BYTES_MAX: Final = 1 << 20
 """Bytes that a file of settings may have."""
 
@@ -279,6 +285,7 @@ def _checked(table: Mapping[str, Any], where: str) -> Config:
             hint="docs/configuration.md lists every key with its type",
         ) from error
     _require_amounts(found, where)
+    _require_room(found, where)
     return found
 
 
@@ -315,6 +322,28 @@ def _require_amounts(config: Config, where: str) -> None:
             budget.amount(key, value) if key else budget.price(value)
         except ConfigError as error:
             raise ConfigError(f"{where}: {name}: {error}", hint=error.hint) from error
+
+
+def _require_room(config: Config, where: str) -> None:
+    """Raises `ConfigError` for a window, or a share of one, in which no conversation has room: it would be shortened
+    without end, or never."""
+    hint = f"muse itself, its tools and instructions, takes about {OWN_TOKENS:,} tokens of each request"
+    for name, known in config.models.items():
+        if 0 < known.context < CONTEXT_MIN:
+            raise ConfigError(
+                f'{where}: models."{name}".context is {known.context:,} tokens: at least {CONTEXT_MIN:,} are needed',
+                hint=f"{hint}; leave it out where it is not known",
+            )
+        room = known.context * config.compact_at // 100
+        if 0 < room < CONTEXT_MIN // 2:
+            raise ConfigError(
+                f'{where}: compact_at {config.compact_at} leaves {room:,} tokens of the context of models."{name}"',
+                hint=f"{hint}; 80 is usual, 0 shortens nothing",
+            )
+    if 0 < config.compact_at < COMPACT_AT_MIN:
+        raise ConfigError(
+            f"{where}: compact_at wants 0 (shorten nothing), or {COMPACT_AT_MIN} and more", hint=f"{hint}; 80 is usual"
+        )
 
 
 def _missing(what: str) -> str:

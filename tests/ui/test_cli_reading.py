@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from muse.config import OWN_TOKENS
 from tests.ui.conftest import FAILS
 from tests.ui.driving import MUSE, WAITS, World, eventually, shell, stop
 
@@ -488,3 +489,12 @@ def test_help_texts_name_the_address(past: World) -> None:
         done = past.run(command, "--help")
         assert done.code == 0
         assert "ADDRESS" in done.out
+
+
+def test_muse_itself_takes_about_as_much_of_each_request_as_settings_say(past: World) -> None:
+    """What a model is sent before anybody has said a word: tools and system prompt, four bytes a token."""
+    opened, spawned = (next(one["body"] for one in past.events() if one["type"] == name) for name in (
+        "session.opened", "agent.spawned",
+    ))  # fmt: skip
+    tools = sum(len(one["description"]) + len(one["schema"]) for one in opened["tools"])
+    assert OWN_TOKENS * 3 // 4 < (tools + len(spawned["system"])) // 4 <= OWN_TOKENS
