@@ -116,6 +116,15 @@ def test_only_models_that_can_be_asked_are_followed(place: Place) -> None:
     assert "elsewhere/big" in notices[0]
 
 
+@pytest.mark.parametrize("given", ["sonnet", "Opus", "haiku", "sonnet[1m]"])
+def test_what_another_program_calls_models_is_no_model_here(place: Place, given: str) -> None:
+    place.write("repo/.muse/agents/a.md", f"---\nmodel: {given}\n---\n")
+    roles, notices = place.find(providers=("shop",))
+    assert roles["a"].model == ""
+    assert f"its model is not followed, {given}" in notices[0]
+    assert "name PROVIDER/MODEL" in notices[0]
+
+
 @pytest.mark.parametrize(
     ("head", "why"),
     [

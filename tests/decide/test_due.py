@@ -11,7 +11,7 @@ from muse.decide import approval
 from muse.decide.context import Builder, Rules
 from muse.decide.due import due
 from muse.decide.limits import BACKOFF_MAX_MS
-from muse.effect.model import scripted
+from muse.effect.model import openai, scripted
 from muse.event.content import Block, Host, PermissionRules, Settings, ToolSpec
 from muse.event.envelope import Event, Unknown
 from muse.event.kinds import (
@@ -36,7 +36,12 @@ from muse.event.kinds import (
 from muse.fold.evolve import evolve
 from muse.fold.state import Session
 
-RULES = Rules(version=1, builders={"scripted": Builder(scripted.BUILDER, scripted.build)})
+RULES = Rules(
+    version=1,
+    builders={
+        "scripted": Builder(scripted.BUILDER, scripted.build), "openai": Builder(openai.BUILDER, openai.build),
+    },
+)  # fmt: skip
 TYPE_OF = {kind.body: name for name, kind in KINDS.items()}
 TOOLS = (
     ToolSpec(name="read", description="", schema="{}", recovery="pure"),

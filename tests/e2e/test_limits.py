@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from muse.effect.model.scripted import Step
+from muse.effect.model.scripted import Failing, Lane, Script, Step
 from muse.testing.wire import AnthropicServer, OpenAIServer, Received, Trouble
 from tests.e2e.rig import Rig
 
@@ -112,6 +112,32 @@ def test_a_fallback_of_another_dialect_goes_on_with_the_same_call(rig: Rig) -> N
     assert (changed["body"]["reason"], changed["body"]["model"]) == ("fallback", "other-model")
     assert b"I look." in second.requests[-1].body
     assert b"signature" not in second.requests[-1].body
+    rig.verify()
+
+
+def test_a_parent_is_told_of_children_whose_model_cannot_be_had_and_goes_on(rig: Rig) -> None:
+    """One provider has no such key, the model that a role file names is not there: neither ends the session."""
+    agents = [{"task": "look far", "model": "far/big"}, {"task": "look near", "role": "scout"}]
+    never, keyless = Failing(failure="invalid", status=404, times=99), Failing(failure="auth", times=99)
+    script = Script(
+        steps=(Step(text="Go.", uses=(("spawn", {"agents": agents}),)), Step(text="I do it myself.")),
+        lanes=(Lane(when="look near", steps=(Step(text="never said", failure=never),)),),
+    )
+    role = rig.workspace / ".muse" / "agents" / "scout.md"
+    role.parent.mkdir(parents=True)
+    role.write_text("---\nmodel: no-such-model\n---\nYou look.\n")
+    with AnthropicServer(script) as near, OpenAIServer([Step(failure=keyless)]) as far:
+        rig.provider("anthropic", near.base_url)
+        with (rig.home / ".config" / "muse" / "config.toml").open("a") as file:
+            file.write(f'[providers.far]\ndialect = "openai"\nbase_url = "{far.base_url}"\napi_key_env = "SHOP_KEY"\n')
+        done = rig.muse("exec", "--yolo", "look")
+    assert (done.returncode, done.stdout) == (0, "I do it myself.\n"), done.stderr
+    ended = {e["agent"]: e["body"] for e in rig.of_type("agent.finished")}
+    assert {body["outcome"] for body in ended.values()} == {"failed"}
+    assert "its model far/big gave no answer: auth" in ended["main.1"]["text"]
+    assert f"its model shop/no-such-model, which the role scout ({role}) names," in ended["main.2"]["text"]
+    told = rig.of_type("tool.finished")[0]["body"]["text"]
+    assert all(body["text"] in told for body in ended.values())
     rig.verify()
 
 

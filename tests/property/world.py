@@ -18,7 +18,7 @@ from muse.decide.decision import Due
 from muse.decide.due import due
 from muse.effect.model import scripted
 from muse.event import codec
-from muse.event.content import Block, FileChange, Git, Host, Role, Settings, ToolSpec, Usage
+from muse.event.content import Block, FileChange, Git, Host, ModelRef, Role, Settings, ToolSpec, Usage
 from muse.event.conversation import Answered, Resulted, TranscriptItem
 from muse.event.envelope import Event, decode
 from muse.event.kinds import (
@@ -27,8 +27,10 @@ from muse.event.kinds import (
     AgentContinued,
     AgentFinished,
     AgentSpawned,
+    AgentWanted,
     ApprovalDecided,
     CancelRequested,
+    CommandRefused,
     CommandVersion,
     EffectReconciled,
     FilesChanged,
@@ -87,6 +89,7 @@ AGENT_USES: list[Use] = [
         ("spawn", task(background=True)), ("spawn", {"agents": [task(), task(), task()], "background": True}),
         ("spawn", task(isolation="worktree")), ("spawn", task(role="smith", background=True)),
         ("spawn", task(tools=["read", "spawn"])), ("spawn", task(role="nobody")), ("spawn", task(model="other/x")),
+        ("spawn", task(model="near/x")),
         ("spawn", {"agents": []}), ("spawn", task(mode="yolo")), ("wait", {}), ("wait", {"until": "any"}),
         ("wait", {"agents": ["CHILD"], "seconds": 9}), ("wait", {"agents": ["main.99"]}),
         ("message", {"to": "CHILD", "text": "hm"}), ("message", {"to": "parent", "text": "so far"}),
@@ -96,6 +99,13 @@ AGENT_USES: list[Use] = [
     )
 ]  # fmt: skip
 """What a model does with other agents; CHILD becomes the id of one of its own."""
+WANTS: list[AgentWanted] = [
+    AgentWanted(task="w"), AgentWanted(task="w", name="a", role="scout"), AgentWanted(task="w", role="smith"),
+    AgentWanted(task="w", tools=("read", "spawn"), mode="plan"), AgentWanted(task="w", isolation="worktree"),
+    AgentWanted(task="w", role="nobody"), AgentWanted(task="w", model="other/x"), AgentWanted(task=""),
+    AgentWanted(task="w", mode="free"), AgentWanted(task="w", tools=("hammer",)),
+]  # fmt: skip
+"""What a person wants, some of which cannot be."""
 
 
 def pairing(items: list[TranscriptItem], lane: str = "main") -> None:
@@ -127,12 +137,14 @@ class Played:
         self.finished: set[str] = set()
         self.spawned: set[tuple[str, int]] = set()
         self.owed: dict[str, int] = {}
+        self.wanted: set[int] = set()
         self.tokens: Counter[str] = Counter()
         self.dues: dict[str, list[Due]] = {}
         self.git: Git | None = None
         self.settings = Settings(
             provider="scripted", dialect="scripted", model="m", mode=mode, parallel_tools_max=parallel,
             approval_timeout_seconds=timeout, model_calls_max=9, model_attempts_max=3,
+            models=(ModelRef(provider="near", dialect="scripted", model=""),),
         )  # fmt: skip
         self.settings = msgspec.structs.replace(self.settings, **more)
         self.crash()
@@ -189,18 +201,28 @@ class Played:
             if run is not None and run.tool == "spawn" and body.status != "error":
                 self._given(run)
         elif isinstance(body, AgentSpawned) and body.parent:
-            assert (body.call, body.index) not in self.spawned, "a parent never starts a child again that it has"
+            by = (body.call or f"#{body.wanted}", body.index)
+            assert by not in self.spawned, "a parent never starts a child again that it has"
             assert not self.state.agents[body.parent].cancelled, "who was cancelled spawns nothing"
-            self.spawned.add((body.call, body.index))
+            self.spawned.add(by)
+            self.answer(body.wanted)
         elif isinstance(body, AgentFinished):
             assert agent is not None
             assert not agent.finished, "nobody finishes twice"
             self.owed[event.agent] = event.seq
         elif isinstance(body, ResultDelivered):
             assert self.owed.pop(body.child, 0), "each result is delivered once"
+        elif isinstance(body, CommandRefused):
+            self.answer(body.command)
         elif isinstance(body, ModelResponded | ModelFailed):
             for whose in _above(event.agent):
                 self.tokens[whose] += body.usage.input + body.usage.output
+
+    def answer(self, wanted: int) -> None:
+        """What a person wanted was spawned or refused, or they took it back."""
+        if wanted:
+            assert wanted in self.wanted, "a person wants each agent once"
+            self.wanted.discard(wanted)
 
     def _given(self, run: ToolRun) -> None:
         """The results of children in the foreground are in the result of the call."""
@@ -359,6 +381,18 @@ class Played:
             for text in ("a", "b")[: 1 + pick % 2]:
                 self.append(QuestionAnswered(question=seq, text=text), key.partition("/")[0])
 
+    def person_wants(self, body: AgentWanted, pick: int = 0) -> None:
+        """An agent, below any other that is there; it may be one that has ended."""
+        self.append(body, self.any_agent(pick))
+        self.wanted.add(self.state.seq)
+
+    def want_is_taken_back(self, pick: int) -> None:
+        open_ = [(agent, want.seq) for agent, wants in self.state.wants.items() for want in wants]
+        if open_:
+            agent, seq = open_[pick % len(open_)]
+            self.append(CancelRequested(target="prompt", prompt=seq), agent)
+            self.wanted.discard(seq)
+
     def prompt_is_taken_back(self, pick: int) -> None:
         agent = self.state.agents.get(self.any_agent(pick))
         waits = [said.seq for said in (*agent.queue, *agent.steers)] if agent is not None else []
@@ -459,7 +493,9 @@ class Played:
         return True
 
     def all_is_delivered(self) -> None:
-        """Each result has reached the parent, but of parents that read nothing any more, or wait for other children."""
+        """What people wanted is there, or they know why not. Each result has reached the parent, but of parents that
+        read nothing any more, or wait for other children."""
+        assert not self.state.wants
         for child in self.owed:
             parent = self.state.agents[self.state.agents[child].parent]
             waits = any(other in self.state.unfinished for other in parent.children)

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,19 @@ def test_doctor_says_when_the_home_cannot_be_used(world: World) -> None:
     done = world.run("doctor", env={"MUSE_HOME": str(world.root / "file" / "home")})
     assert done.code == 1
     assert "set MUSE_HOME" in done.out
+
+
+def test_doctor_says_which_role_files_name_a_model_that_cannot_be_asked(world: World) -> None:
+    for name, model in (("a", "sonnet"), ("b", "nobody/m"), ("c", "openai/gpt"), ("d", "ollama/m"), ("e", "own-name")):
+        path = world.work / ".muse" / "agents" / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"---\nmodel: {model}\n---\nLook.\n")
+    lines = [json.loads(line) for line in world.run("doctor", "--json").out.splitlines()]
+    said = {Path(one["says"]).name: one["advice"] for one in lines if one["name"] == "role file"}
+    assert sorted(said) == ["a.md", "b.md", "c.md"]
+    assert "another program" in said["a.md"]
+    assert "no such provider" in said["b.md"]
+    assert "OPENAI_API_KEY is not set" in said["c.md"]
 
 
 def found_by_doctor(world: World, *flags: str) -> dict[str, dict[str, str]]:

@@ -40,6 +40,7 @@ from muse.app.leftovers import look_around as look_around
 from muse.app.leftovers import take_away as take_away
 from muse.app.models import model_of as model_of
 from muse.app.models import rules as rules
+from muse.app.models import usable_providers as usable_providers
 from muse.app.notify import Notice as Notice
 from muse.app.notify import Notices as Notices
 from muse.app.notify import notice_of as notice_of

@@ -50,6 +50,8 @@ _ALWAYS: Final = ("recall", "output")
 _MODES: Final = {"acceptEdits": "accept-edits", "bypassPermissions": "yolo", "dontAsk": "default"} | {
     mode: str(mode) for mode in MODES
 }
+_SHORT_NAMES: Final = frozenset({"sonnet", "opus", "haiku", "opusplan", "best", "default"})
+"""What another program calls models. No provider knows them by these."""
 _KNOWN: Final = frozenset({"name", "description", "tools", "model", "mode", "permissionMode", "isolation", "color"})
 
 
@@ -217,10 +219,15 @@ class _Reader:
         if given in ("", "inherit"):
             return ""
         provider, slash, name = given.partition("/")
-        if (slash and name and provider in self._providers) or (not slash and not claude):
+        if slash and name and provider in self._providers:
+            return given
+        short = given.partition("[")[0].casefold() in _SHORT_NAMES
+        if not slash and not claude and not short:
             return given
         what = "no such provider is set up" if slash else "a name of another program's"
-        self._say(path, f"its model is not followed, {given}: {what}; agents have their parent's")
+        self._say(
+            path, f"its model is not followed, {given}: {what}; agents have their parent's (name PROVIDER/MODEL here)"
+        )
         return ""
 
     def _isolation(self, path: Path, given: str) -> Literal["", "shared", "worktree"]:

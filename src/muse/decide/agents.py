@@ -5,7 +5,7 @@ in doubt: what they come to is decided here, from the state, and can be derived 
 said twice: a result is part of the call that waited for it, or is delivered once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,13 +30,15 @@ from muse.event.kinds import (
 )  # fmt: skip
 from muse.fold.agents import below, stuck
 from muse.fold.files import changes_text
-from muse.fold.models import ref_of
-from muse.fold.state import Agent, Session, ToolRun
+from muse.fold.models import chosen_in_vain, model_ref, ref_of
+from muse.fold.state import Agent, ModelCall, Session, ToolRun
 
 RESULT_CHARACTERS_MAX: Final = 50_000
 """Of what a child said last, so much is its result; the whole stands in its own lane."""
 CHARACTERS_A_CALL_MAX: Final = 200_000
 """Of the results that one call gives together."""
+TASK_TOLD_CHARACTERS_MAX: Final = 2_000
+"""Of the task that a person gave an agent, which its parent does not know, so much is told with its result."""
 STRICTNESS: Final = {"plan": 0, "default": 1, "accept-edits": 2, "yolo": 3}
 """How much a mode frees."""
 NOBODY: Final = "Nobody answered within {seconds} s. Decide as well as you can, and say what you assumed."
@@ -51,16 +53,15 @@ def stricter(a: str, b: str) -> str:
 
 
 def ended(state: Session, agent: Agent) -> Iterator[Due]:
-    """A child whose turn is over, and which nothing will wake, finishes. One whose model will never take its request
-    finishes as failed, so that its parent can go on."""
+    """A child whose turn is over, and which nothing will wake, finishes. One whose model will never take its request,
+    or was chosen for it in vain, finishes as failed, so that its parent can go on."""
     if not agent.parent or agent.finished or agent.preparing:
         return
     call = agent.call
-    if agent.turn and call is not None and call.failure in NEVER_TAKEN and stuck(state, agent):
-        text = f"its model {call.failure}: {call.message}" if call.message else f"its model: {call.failure}"
-        yield Due(agent.id, call.cause, AgentFinished(outcome="failed", text=_cut(text)))
+    if agent.turn and call is not None and _is_given_up(state, agent, call):
+        yield Due(agent.id, call.cause, AgentFinished(outcome="failed", text=_cut(_no_answer(state, agent, call))))
         return
-    if agent.turn or agent.queue or (agent.outcome == "done" and (agent.undelivered or any(_open(state, agent)))):
+    if agent.turn or agent.queue or (agent.outcome == "done" and _is_to_go_on(state, agent)):
         return
     outcome = agent.outcome if agent.outcome in ("done", "cancelled") else "failed"
     said = _last_words(agent)
@@ -69,8 +70,32 @@ def ended(state: Session, agent: Agent) -> Iterator[Due]:
     yield Due(agent.id, agent.cause, msgspec.convert({"outcome": outcome, "text": text}, AgentFinished))
 
 
-NEVER_TAKEN: Final = frozenset({"invalid"})
+def _is_to_go_on(state: Session, agent: Agent) -> bool:
+    """Whether there are children whose results will begin another turn, or will be."""
+    return bool(agent.undelivered) or any(_open(state, agent)) or agent.id in state.wants
+
+
+NEVER_TAKEN: Final = frozenset({"invalid", "too_large"})
 """Failures of a request that no waiting mends."""
+
+
+def _is_given_up(state: Session, agent: Agent, call: ModelCall) -> bool:
+    """Whether neither time nor another try of the session will get this request of a child answered."""
+    if call.phase != "failed" or not stuck(state, agent):
+        return False
+    return call.failure in NEVER_TAKEN or chosen_in_vain(state, agent)
+
+
+def _no_answer(state: Session, agent: Agent, call: ModelCall) -> str:
+    """What the parent is told of it."""
+    ref, role = model_ref(state, agent), _role(state, agent.role)
+    by = f", which {_called(role)} names," if role is not None and role.model == agent.model != "" else ""
+    why = f"{call.failure}: {call.message}" if call.message else call.failure
+    return f"its model {ref.name}{by} gave no answer: {why}"
+
+
+def _called(role: Role) -> str:
+    return f"the role {role.name}" + (f" ({role.path})" if role.path else "")
 
 
 def deliveries(state: Session, agent: Agent) -> Iterator[Due]:
@@ -83,7 +108,8 @@ def deliveries(state: Session, agent: Agent) -> Iterator[Due]:
     child = next((state.agents[one] for one in agent.undelivered if state.agents[one].finished), None)
     if child is None:
         return
-    text = f"[{_titled(child)} has ended: {child.outcome}]\n{child.result}"
+    task = f"Its task: {_cut(child.task, TASK_TOLD_CHARACTERS_MAX)}\n\n" if child.wanted else ""
+    text = f"[{_titled(child)} has ended: {child.outcome}]\n{task}{child.result}"
     body = ResultDelivered(child=child.id, text=text, outcome=_outcome(child))
     yield Due(agent.id, child.finished, body)
 
@@ -97,7 +123,8 @@ def _open(state: Session, agent: Agent) -> Iterator[str]:
 
 
 def _titled(agent: Agent) -> str:
-    return f"Agent {agent.id} ({agent.name})" if agent.name else f"Agent {agent.id}"
+    name = f" ({agent.name})" if agent.name else ""
+    return f"Agent {agent.id}{name}{', started by the user,' if agent.wanted else ''}"
 
 
 def _last_words(agent: Agent) -> str:
@@ -130,11 +157,12 @@ def _spawn(state: Session, agent: Agent, run: ToolRun, given: Spawn) -> Iterator
     if not run.children and run.cancelling:
         yield _end(agent, run, "Nothing was spawned: the call was cancelled.", status="cancelled")
         return
-    if not run.children and (wrong := _refusal(state, agent, run, given)):
+    if not run.children and (wrong := unfit(state, agent, run.agents, given.agents)):
         yield _end(agent, run, wrong, status="error")
         return
     if len(run.children) < len(given.agents) and not run.cancelling:
-        yield _child(state, agent, run, given, len(run.children))
+        at = len(run.children)
+        yield new_child(state, agent, given.agents[at], run.intent, call=run.key, index=at, background=given.background)
         return
     children = [state.agents[child] for child in run.children]
     if given.background:
@@ -156,30 +184,36 @@ def _cancels(working: list[Agent], run: ToolRun) -> Iterator[Due]:
             yield Due(child.id, run.cause, CancelRequested(target="tree", by=run.key, why="its parent was cancelled"))
 
 
-def _refusal(state: Session, agent: Agent, run: ToolRun, given: Spawn) -> str:
-    """Why none of these children can be, "" if all can."""
+def unfit(state: Session, agent: Agent, there: int, given: Sequence[Wanted], *, by_person: bool = False) -> str:
+    """Why none of these children of an agent can be where so many agents are `there` (with `main`), "" if all can:
+    said to the agent, or to the person who wants them."""
     settings = state.settings
     assert settings is not None
     if agent.depth >= settings.agents_depth_max:
-        return (
-            f"Agents can be spawned {settings.agents_depth_max} levels deep, and you are on the last: do it yourself."
-        )
-    if run.agents - 1 + len(given.agents) > settings.agents_total_max:
-        return f"A session may have {settings.agents_total_max:,} agents, and {run.agents - 1:,} are there already."
-    return next((wrong for one in given.agents if (wrong := _unfit(state, agent, one))), "")
+        last = f"{agent.id} is on the last." if by_person else "you are on the last: do it yourself."
+        return f"Agents can be spawned {settings.agents_depth_max} levels deep, and {last}"
+    if there - 1 + len(given) > settings.agents_total_max:
+        return f"A session may have {settings.agents_total_max:,} agents, and {there - 1:,} are there already."
+    return next((wrong for one in given if (wrong := _unfit(state, agent, one, by_person=by_person))), "")
 
 
-def _unfit(state: Session, agent: Agent, one: Wanted) -> str:
+def _unfit(state: Session, agent: Agent, one: Wanted, *, by_person: bool) -> str:
     role = _role(state, one.role)
     if one.role and role is None:
         names = ", ".join(role.name for role in state.roles) or "none"
         return f"There is no role {one.role!r}. There are: {names}."
     tools = one.tools if one.tools is not None else ()
-    mine = {spec.name for spec in agent.tools}
-    if unknown := [name for name in tools if name not in mine]:
-        return f"You have no tool {unknown[0]!r} to give. You have: {', '.join(sorted(mine))}."
-    if ref_of(state, one.model or (role.model if role else "")) is None:
-        return f"No provider for the model {one.model or (role.model if role else '')!r}: leave it out for your own."
+    offered = {spec.name for spec in (state.tools if by_person else agent.tools)}
+    if unknown := [name for name in tools if name not in offered]:
+        names = ", ".join(sorted(offered))
+        if by_person:
+            return f"The session has no tool {unknown[0]!r}. It has: {names}."
+        return f"You have no tool {unknown[0]!r} to give. You have: {names}."
+    if one.model and ref_of(state, one.model) is None:
+        own = f"that of {agent.id}" if by_person else "your own"
+        return f"No provider for the model {one.model!r}: leave it out for {own}."
+    if not one.model and role is not None and ref_of(state, role.model) is None:
+        return f"No provider for the model {role.model!r}, which {_called(role)} names: name another for this agent."
     try:
         parse_mode(one.mode or (role.mode if role else "") or "default")
     except ConfigError as error:
@@ -191,31 +225,34 @@ def _role(state: Session, name: str) -> Role | None:
     return next((role for role in state.roles if role.name == name), None) if name else None
 
 
-def _child(state: Session, agent: Agent, run: ToolRun, given: Spawn, index: int) -> Due:
-    one = given.agents[index]
-    role = _role(state, one.role)
+def new_child(state: Session, agent: Agent, one: Wanted, cause: int, *, background: bool, **more: Any) -> Due:
+    """The next child of an agent. `more` says who wants it: a call, which of its children this is, or a person."""
+    role, id = _role(state, one.role), f"{agent.id}.{len(agent.children) + 1}"
     mode = one.mode or (role.mode if role else "")
-    tools = _tools(state, agent, one, role)
+    tools = _tools(state, agent, one, role, by_person="wanted" in more)
     isolation = one.isolation or (role.isolation if role else "") or _isolation(state, agent, tools, mode)
     body = AgentSpawned(
-        task=one.task, tools=tools, parent=agent.id, call=run.key, index=index, background=given.background,
-        name=one.name, role=one.role, model=one.model or (role.model if role else "") or agent.model,
+        task=one.task, tools=tools, parent=agent.id, background=background, name=one.name, role=one.role,
+        model=one.model or (role.model if role else "") or agent.model,
         mode=stricter(parse_mode(mode) if mode else "", agent.mode), isolation=_as_isolation(isolation),
-        system=child_prompt(state, agent, f"{agent.id}.{len(agent.children) + 1}", role, isolation),
+        system=child_prompt(state, agent, id, role, isolation), **more,
     )  # fmt: skip
-    return Due(f"{agent.id}.{len(agent.children) + 1}", run.intent, body)
+    return Due(id, cause, body)
 
 
 def _as_isolation(text: str) -> Any:
     return "worktree" if text == "worktree" else "shared"
 
 
-def _tools(state: Session, agent: Agent, one: Wanted, role: Role | None) -> tuple[str, ...]:
-    """The child's tools, in the order of the session's: those that were asked for, of what its role has. All can read
-    again what left their own conversation; the deepest children cannot spawn."""
+def _tools(state: Session, agent: Agent, one: Wanted, role: Role | None, *, by_person: bool) -> tuple[str, ...]:
+    """The child's tools, in the order of the session's: those that were asked for, of what its role and its parent
+    have. What a person asks for by name may be any of the session's. All can read again what left their own
+    conversation; the deepest children cannot spawn."""
     assert state.settings is not None
-    names = [spec.name for spec in agent.tools]
-    for chosen in (one.tools, role.tools if role is not None and role.tools else None):
+    named = by_person and one.tools is not None
+    of_role = role.tools if role is not None and role.tools and not named else None
+    names = [spec.name for spec in (state.tools if named else agent.tools)]
+    for chosen in (one.tools, of_role):
         names = [name for name in names if chosen is None or name in chosen or name == "recall"]
     if agent.depth + 1 >= state.settings.agents_depth_max:
         names = [name for name in names if name != "spawn"]
@@ -224,7 +261,7 @@ def _tools(state: Session, agent: Agent, one: Wanted, role: Role | None) -> tupl
 
 def _isolation(state: Session, agent: Agent, tools: tuple[str, ...], mode: str) -> str:
     """A child that may write gets a working tree of its own where the workspace is a repository."""
-    writes = any(spec.writes for spec in agent.tools if spec.name in tools)
+    writes = any(spec.writes for spec in state.tools if spec.name in tools)
     planning = "plan" in (mode and parse_mode(mode), state.mode, agent.mode)
     return "worktree" if writes and not planning and state.git is not None else "shared"
 

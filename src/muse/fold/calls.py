@@ -98,6 +98,7 @@ def model_failed(state: Session, event: Event, body: ModelFailed) -> set[str]:
         turns.interrupted(agent, event.seq, body.partial if call.purpose == "turn" else "")
         return {event.agent} | stopped
     call.phase, call.cause, call.failure, call.message = "failed", event.seq, body.failure, body.message
+    call.status = body.status
     call.retry_after_ms, call.retry_until, call.jitter_permille = (
         body.retry_after_ms,
         body.retry_until,

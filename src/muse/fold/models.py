@@ -10,6 +10,8 @@ from muse.fold.state import Agent, ModelCall, Session
 
 RETRYABLE = frozenset({"rate_limited", "overloaded", "server", "network", "timeout", "cut", "garbage"})
 """Failures of a model attempt after which the same request may be sent again."""
+FORBIDDEN: Final = 403
+"""The key is known, and has no right to this: to this model, most often."""
 COST_MAX: Final = 10**10
 """Millionths of a dollar that a response costs at most, whatever was counted: sums stay what a log can hold."""
 
@@ -60,15 +62,43 @@ def may_retry(state: Session, call: ModelCall) -> bool:
     return call.failure in RETRYABLE and within
 
 
-def fallback_of(state: Session, agent: Agent) -> ModelRef | None:
-    """The model that the agent's failed call goes on with: the next fallback, when attempts are used up or the provider
-    wants a long wait. None while there is nothing to switch."""
+def chosen_in_vain(state: Session, agent: Agent) -> bool:
+    """Whether the agent's failed call shows that the model which its parent or its role chose for it cannot be had,
+    while the session's own may well be: no such model, no key or no right to it, or from the first nobody who answers.
+    """
     call, settings = agent.call, state.settings
-    if call is None or settings is None or call.phase != "failed" or call.failure not in RETRYABLE:
+    if settings is None or not agent.model or agent.fallback or call is None or call.phase != "failed":
+        return False
+    own, ref = session_ref(settings), call.ref or model_ref(state, agent)
+    if ref == own:
+        return False
+    elsewhere = _source(ref) != _source(own)
+    if call.failure == "auth":
+        return elsewhere or call.status == FORBIDDEN
+    absent = call.failure == "invalid" or (elsewhere and call.failure in RETRYABLE and not may_retry(state, call))
+    return absent and not agent.answered
+
+
+def _source(ref: ModelRef) -> str:
+    """What one key and one server stand for: a provider, or a script."""
+    return ref.name if ref.dialect == "scripted" else ref.provider
+
+
+def fallback_of(state: Session, agent: Agent) -> ModelRef | None:
+    """The model that the agent's failed call goes on with: the next fallback, when attempts are used up, the provider
+    wants a long wait, or the model that was chosen for this agent cannot be had. None while there is nothing to switch.
+    """
+    call, settings = agent.call, state.settings
+    if call is None or settings is None or call.phase != "failed" or f"retry:{call.key}" in state.timers:
         return None
-    if f"retry:{call.key}" in state.timers or not (call.retry_until or not may_retry(state, call)):
+    if call.failure not in RETRYABLE and not chosen_in_vain(state, agent):
         return None
-    return next((one for one in settings.fallbacks[agent.fallback :] if one != model_ref(state, agent)), None)
+    if not call.retry_until and may_retry(state, call):
+        return None
+    ref = model_ref(state, agent)
+    keyless = _source(ref) if call.failure == "auth" and call.status != FORBIDDEN else ""
+    left = settings.fallbacks[agent.fallback :]
+    return next((one for one in left if one != ref and _source(one) != keyless), None)
 
 
 def facts_of(settings: Settings, ref: ModelRef) -> ModelFacts:

@@ -192,17 +192,25 @@ def _settings(model: str, pairs: tuple[str, ...]) -> Iterator[Finding]:
     advice = "" if fine else "export ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…, or run a local server"
     yield Finding("providers", "ok" if fine else "warn", words, advice)
     yield from _model(loaded.config, chosen)
-    yield from _roles(loaded.config)
+    yield from _roles(loaded.config, chosen.partition("/")[0])
 
 
-def _roles(settings: config.Config) -> Iterator[Finding]:
-    """The roles that agents can be spawned as from here, and what of their files is not followed."""
-    found = app.find_roles(_folder(), providers=config.BUILT_IN | settings.providers)
+def _roles(settings: config.Config, own: str) -> Iterator[Finding]:
+    """The roles that agents can be spawned as from here, and what of their files is not followed by a session whose
+    model is one of the provider `own`."""
+    known = config.BUILT_IN | settings.providers
+    found = app.find_roles(_folder(), providers=known)
     names = ", ".join(role.name for role in found.roles)
     yield Finding("roles", "ok", names or "none (.muse/agents/*.md would be read: docs/roles.md)")
     for notice in found.notices[:NOTICES_SHOWN]:
         what = "no role" if notice.ignored else "taken without this"
         yield Finding("role file", "warn", notice.path, f"{what}: {notice.says}")
+    able = {own, *app.usable_providers(settings)}
+    for role in found.roles:
+        name, slash, _ = role.model.partition("/")
+        if slash and name not in able:
+            why = "only -m can choose it" if known[name].chosen_only else f"{known[name].api_key_env} is not set"
+            yield Finding("role file", "warn", role.path, f"taken without its model, {role.model}: {why}")
     if len(found.notices) > NOTICES_SHOWN:
         yield Finding("role files", "warn", f"and {len(found.notices) - NOTICES_SHOWN} notes more of this kind")
 
