@@ -18,6 +18,7 @@ from muse.event.kinds import (
     AgentContinued,
     AgentPaused,
     AgentSteered,
+    AgentWanted,
     BudgetRaised,
     CancelRequested,
     ModelChanged,
@@ -27,7 +28,7 @@ from muse.event.kinds import (
     ProcessReaped,
     ProcessStarted,
 )  # fmt: skip
-from tests.property.world import AGENT_USES, FAILURES, TYPE_OF, Played, Use
+from tests.property.world import AGENT_USES, FAILURES, TYPE_OF, WANTS, Played, Use
 
 __all__ = ["TYPE_OF", "World"]
 
@@ -137,6 +138,14 @@ class World(Played, RuleBasedStateMachine):
     @rule(body=st.sampled_from(WORDS), pick=st.integers(0, 5))
     def one_agent_is_told(self, body: msgspec.Struct, pick: int) -> None:
         self.person_speaks(body, pick)
+
+    @rule(body=st.sampled_from(WANTS), pick=st.integers(0, 5))
+    def an_agent_is_wanted(self, body: AgentWanted, pick: int) -> None:
+        self.person_wants(body, pick)
+
+    @rule(pick=st.integers(0, 3))
+    def it_is_not_wanted(self, pick: int) -> None:
+        self.want_is_taken_back(pick)
 
     @rule(pick=st.integers(0, 5))
     def words_are_taken_back(self, pick: int) -> None:
@@ -264,6 +273,10 @@ def _people_or_machine_move(world: Played, chance: Random, pick: int) -> bool:
         world.person_speaks(chance.choice(WORDS), pick)
     elif chance.random() < 0.03:
         world.prompt_is_taken_back(pick)
+    elif chance.random() < 0.05:
+        world.person_wants(chance.choice(WANTS), pick)
+    elif chance.random() < 0.1:
+        world.want_is_taken_back(pick)
     elif chance.random() < 0.06:
         world.files_change(chance.randrange(30))
     elif chance.random() < 0.03:

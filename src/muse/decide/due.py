@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from muse.decide import agents, applying, approval, compaction, limits, policy
+from muse.decide import agents, applying, approval, compaction, limits, policy, wanted
 from muse.decide.context import Rules, next_request, system_prompt
 from muse.decide.decision import Due
 from muse.decide.paths import named_path
@@ -75,6 +75,7 @@ def _spawn_main(state: Session) -> Due:
 def _agent(state: Session, agent: Agent, rules: Rules) -> Iterator[Due]:
     assert state.settings is not None
     yield from _doubts(state, agent)
+    yield from wanted.wanted(state, agent)
     yield from agents.ended(state, agent)
     if not agent.paused:
         yield from agents.deliveries(state, agent)
@@ -242,6 +243,8 @@ def _close(state: Session) -> Iterator[Due]:
     if any(not agents.held_up(state, state.agents[one]) for one in chain(state.active, state.unfinished)):
         return
     if any(agents.deliveries(state, main)) and not main.paused:
+        return
+    if any(True for one in state.wants if one in state.agents for _ in wanted.wanted(state, state.agents[one])):
         return
     halted = main if main.turn and stuck(state, main) else _first_halted(state)
     if halted is None:
