@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from muse import app
+from muse.event.content import FileChange
+from muse.event.envelope import Event
+from muse.event.kinds import FilesChanged
 from tests.e2e.rig import Rig
 
 Step = dict[str, Any]
@@ -50,6 +54,12 @@ def changed(rig: Rig, agent: str) -> set[str]:
         if event["agent"] == agent
         for change in event["body"]["changes"]
     }
+
+
+def changes_of(event: Event) -> Iterator[FileChange]:
+    """Of which the log is to hold a content."""
+    if isinstance(event.body, FilesChanged):
+        yield from (change for change in event.body.changes if change.after is not None)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +195,31 @@ def test_without_a_sandbox_file_tools_still_keep_to_the_tree(tmp_path: Path) -> 
         )  # fmt: skip
         assert rig.muse("exec", "--yolo", "--model", model, "go").returncode == 0
         assert not (rig.workspace / "evil.txt").exists()
+
+
+def test_what_is_behind_a_link_in_place_of_a_tree_is_recorded_nowhere_and_that_is_said(tmp_path: Path) -> None:
+    """A command that no sandbox holds puts a link to other files in place of its own tree."""
+    with Rig(tmp_path / "rig") as rig:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "diary.txt").write_text("nobody's business\n")
+        swap = f'cd .. && mv shop kept && ln -s "{elsewhere}" shop'
+        model = script(
+            rig, [spawn("do alpha")], alpha=[[shell("echo a > a.txt")], [shell(swap)], [shell("ls shop/..")]]
+        )
+        assert rig.muse("exec", "-q", "--yolo", "-m", model, "go").returncode == 0
+        assert changed(rig, "main.1") == {"a.txt"}
+        unknown = [event["body"]["why"] for event in rig.of_type("files.unknown") if event["agent"] == "main.1"]
+        assert unknown
+        assert "something else was put, a symbolic link say" in unknown[0]
+        (removed,) = rig.of_type("worktree.removed")
+        assert removed["body"]["left"], "the tree is kept"
+        assert (elsewhere / "diary.txt").exists()
+        assert not [path for path in rig.muse_home.rglob("*") if path.is_file() and b"nobody's" in path.read_bytes()]
+        with app.read_session(rig.path()) as reading:
+            contents = [reading.content(change.after) for event in reading.events() for change in changes_of(event)]
+        assert contents == [b"a\n"]
+        rig.verify()
 
 
 def test_apply_asks_with_the_files_it_is_about(tmp_path: Path) -> None:

@@ -171,6 +171,24 @@ async def test_what_may_not_be_written_is_refused_with_a_reason(
     assert sorted(one.name for one in rig.root.parent.iterdir()) == ["work"]
 
 
+@pytest.mark.parametrize(("mode", "what"), [(FILE, "a file there"), (LINK, "a symbolic link there")])
+async def test_a_folder_that_became_something_else_stays_until_who_applies_removes_it_as_told(
+    rig: Rig, mode: int, what: str
+) -> None:
+    (rig.root / "docs").mkdir()
+    rig.put(**{"docs/a": b"one"})
+    rig.child("docs/a", b"one", None)
+    rig.child("docs", None, b"b", modes=(FILE, mode))
+    result = await rig.go()
+    assert (result.status, (rig.root / "docs" / "a").read_bytes()) == ("error", b"one")
+    for words in ("docs: it is a folder here", what, "rm -r", "repeat the call", "the other paths only"):
+        assert words in result.text
+    assert (await rig.go(paths=["docs/a"])).status == "ok"
+    (rig.root / "docs").rmdir()
+    assert (await rig.go()).status == "ok"
+    assert (rig.root / "docs").is_symlink() == (mode == LINK)
+
+
 async def test_a_content_that_the_log_does_not_hold_is_said(rig: Rig) -> None:
     rig.child("large", None, None, note="not copied: larger than 8 MiB")
     assert "larger than 8 MiB" in (await rig.go()).text

@@ -8,6 +8,7 @@ lists their trees. Calls block: they are for a worker thread. This module must n
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -63,12 +64,15 @@ class Snapshots:
         beside: Path | None = None,
     ) -> None:
         """With `off`, every `take` is refused. `beside`: the root is a working tree that was made from that workspace,
-        and shares its folder of contents; `owner` then begins with `TREE`."""
+        and shares its folder of contents; `owner` then begins with `TREE`. Such a root is looked at only while it and
+        the folders above it, up to `home`, are folders, and no links that were put in their place."""
         self._home = home.resolve()
         self._folder = self._home / "snapshots"
         self._root = root
         self._owner = owner
         self._beside = beside
+        below = [one for one in (root, *root.parents) if one.is_relative_to(home) and one != home]
+        self._own_folders = (below or [root]) if beside is not None else []
         self._timeout = timeout_seconds
         self._environment = environment
         self._trees: dict[bytes, _Tree] = {}
@@ -83,7 +87,10 @@ class Snapshots:
         if self._lasting is not None:
             raise self._lasting
         try:
-            return self._take(Deadline(self._timeout))
+            self._require_own_root()
+            taken = self._take(Deadline(self._timeout))
+            self._require_own_root()  # nor was it put there meanwhile
+            return taken
         except SnapshotError as error:
             self._lasting = error if error.lasting else None
             raise
@@ -133,6 +140,17 @@ class Snapshots:
                 tree.scan.tidy(Deadline(self._timeout))
             tree.place.close()
         self._trees.clear()
+
+    def _require_own_root(self) -> None:
+        """Whoever works in a working tree can put something else in its place: a symbolic link to what is not its own.
+        Raises SnapshotError, and OSError where nothing is there."""
+        for folder in self._own_folders:
+            if not stat.S_ISDIR(folder.lstat().st_mode):
+                raise SnapshotError(
+                    f"in place of the working tree's folder {folder} something else was put, a symbolic link say:"
+                    " what it leads to is not looked at",
+                    hint="put the folder back",
+                )
 
     def _take(self, deadline: Deadline) -> Taken:
         if not self._program:

@@ -167,7 +167,7 @@ class ApplyTool:
             raise Refusal(f"its content is not in the log ({change.note or 'its name is not UTF-8'})")
         if why := self._refusal(change.path):
             raise Refusal(why)
-        now = _look(workspace, change.path)
+        now = _look_for(workspace, change)
         base = None if change.before is None else contents[change.before.blob]
         theirs = None if change.after is None else contents[change.after.blob]
         mine = None if now is None else now.data
@@ -287,6 +287,20 @@ def _look(workspace: Workspace, path: str) -> _Now | None:
     except OSError as error:
         raise Refusal(files.explain(path, error)) from error
     return None if image is None else _Now(image.data, image.mode, image)
+
+
+def _look_for(workspace: Workspace, change: FileChange) -> _Now | None:
+    """As `_look`. Raises Refusal with what to do where a folder stands at the path."""
+    try:
+        return _look(workspace, change.path)
+    except Refusal:
+        if not os.path.isdir(workspace.root / change.path) or os.path.islink(workspace.root / change.path):
+            raise
+    what = "deleted" if change.after_mode == 0 else "a symbolic link" if change.after_mode == LINK else "a file"
+    raise Refusal(
+        f"it is a folder here, and {what} there, and apply removes no folder. Look at what it holds; where none of that"
+        f" is needed any more remove it with shell (rm -r) and repeat the call, else give the other paths only"
+    )
 
 
 def _digest(now: _Now | None) -> str:
