@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,14 @@ from muse.effect.tool.masking import KnownSecrets
 from muse.effect.tool.write import WriteTool
 from muse.event.content import BlobRef, FileChange, Observed, ToolSpec
 from muse.event.envelope import Event
-from muse.event.kinds import FilesChanged, FilesUnknown, ToolFinished, ToolStarted, UserPrompted
+from muse.event.kinds import FilesChanged, FilesUnknown, NoteAdded, ToolFinished, ToolStarted, UserPrompted
 from muse.log.protocol import Log
 from muse.runtime.changes import Changes
+from muse.runtime.check.walk import verify_story
 from muse.runtime.dispatch import Equipment
 from muse.runtime.session import Running, Session, claim
 from tests.runtime.rig import RULES, SETTINGS, Rig
+from tests.runtime.test_loop import Between, nothing
 
 SECRET = "s3cret-value-of-a-key"
 
@@ -82,11 +84,14 @@ class FileRig(Rig):
         self.contents: list[Log] = []
 
     def open_files(
-        self, more: Mapping[str, Tool] | None = None, look: type[Snapshots] = Snapshots
+        self,
+        more: Mapping[str, Tool] | None = None,
+        look: type[Snapshots] = Snapshots,
+        wrap: Callable[[Log], Log] = lambda log: log,
     ) -> tuple[Running, Snapshots]:
         known = KnownSecrets({"KEY": SECRET})
         has: dict[str, Tool] = {"act": self.act, "edit": EditTool(known), "write": WriteTool(known), **(more or {})}
-        log = self.handle()
+        log = wrap(self.handle())
         ownership = claim(log, SETTINGS, str(self.root), lambda epoch: tuple(tool.spec for tool in has.values()))
         snapshots = look(self.muse, self.root, f"s.{ownership.epoch}", environment=self.environment)
         contents = self.handle()
@@ -182,6 +187,26 @@ def test_what_others_change_between_calls_is_recorded_at_the_next(tmp_path: Path
     started = [event.seq for event in events if isinstance(event.body, ToolStarted)]
     external = [event.seq for event in events if isinstance(event.body, FilesChanged) and not event.body.calls]
     assert started[0] < external[0] < started[1]
+
+
+def test_a_look_names_what_led_to_it_also_when_somebody_speaks_just_before_that_is_durable(tmp_path: Path) -> None:
+    rig = FileRig(tmp_path, *(Step(uses=(act(**{f"a{n}": "1"}),)) for n in range(3)))
+
+    def interrupt(append: int) -> None:
+        rig.root.joinpath("b").write_text(f"by a person, {append}")
+        rig.submit(NoteAdded(text=f"before append {append}"))
+
+    rig.submit(UserPrompted(text="go"))
+    running, snapshots = rig.open_files(wrap=lambda log: Between(log, interrupt, nothing))  # type: ignore[arg-type,return-value]
+    try:
+        assert anyio.run(running.run).outcome == "done"
+    finally:
+        rig.end(running, snapshots)
+    types = {event.seq: event.type for event in rig.events()}
+    looks = [event for event in rig.events() if isinstance(event.body, FilesChanged)]
+    assert {types[event.cause] for event in looks} <= {"model.responded", "tool.started"}
+    assert sum(not event.body.calls for event in looks if isinstance(event.body, FilesChanged)) >= 2
+    assert verify_story(rig.handle(), RULES).divergence is None
 
 
 def test_what_write_and_edit_say_of_themselves_is_not_recorded_twice(tmp_path: Path) -> None:

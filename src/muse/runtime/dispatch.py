@@ -118,6 +118,7 @@ class Dispatch:
     def __init__(self, equipment: Equipment) -> None:
         self._has = equipment
         self._scopes: dict[str, anyio.CancelScope] = {}
+        self._wanted: list[tuple[str, int, ToolStarted]] = []
         self._observing: set[tuple[str, int]] = set()
         self._observed: dict[tuple[str, int], Observed] = {}
         self._large = anyio.Lock()
@@ -157,7 +158,8 @@ class Dispatch:
     # -- before the intent -------------------------------------------------------------------------------------------
 
     def ready(self, one: Due) -> bool:
-        """Whether this decision can be recorded now; starts the observation that it still needs."""
+        """Whether this decision can be recorded now. The observation that it still needs is wanted: what led to it may
+        not be durable yet."""
         body = one.body
         if isinstance(body, SessionClosed):
             return not self._care.is_clearing
@@ -171,9 +173,18 @@ class Dispatch:
         if key in self._observed:
             return True
         if key not in self._observing:
-            self._observing.add(key)
-            self._tasks.start_soon(self._guarding, self._observe, one.agent, one.cause, body)
+            self._wanted.append((one.agent, one.cause, body))
         return False
+
+    def observe_wanted(self, *, durable: bool) -> None:
+        """Start the observations that are wanted: what led to them is `durable`. Or forget them: other events came
+        first, so that all is decided again."""
+        wanted, self._wanted = self._wanted, []
+        for agent, cause, body in wanted if durable else []:
+            key = (body.call, body.attempt)
+            if key not in self._observing:
+                self._observing.add(key)
+                self._tasks.start_soon(self._guarding, self._observe, agent, cause, body)
 
     def _is_to_observe(self, agent: str, body: ToolStarted) -> bool:
         has_tool = body.tool in self._places.of(agent).tools

@@ -173,18 +173,23 @@ class Loop:
             undo = remember(self.state)
             try:
                 if self._append_once(facts, woken, undo, locked=races >= RACES_MAX):
+                    self.dispatch.observe_wanted(durable=True)
                     return
                 races += 1
-                self.state = undone(undo, self.state)
+                self._undo(undo)
                 facts = self._fold_missed()
             except StoreUnavailable as error:
                 failures += 1
-                self.state = undone(undo, self.state)
+                self._undo(undo)
                 await self._reopen_store(failures, error)
                 if facts and self.log.find([facts[0][1].id]):
                     facts = []
                 facts = [*facts, *self._fold_missed()]
             woken, self._woken = woken | self._woken, set()
+
+    def _undo(self, undo: Undo) -> None:
+        self.state = undone(undo, self.state)
+        self.dispatch.observe_wanted(durable=False)
 
     def _append_once(self, facts: list[tuple[Outcome, Draft]], woken: set[str], undo: Undo, *, locked: bool) -> bool:
         """One try. False when the head had moved: the facts then stand in the log and the decisions do not."""
