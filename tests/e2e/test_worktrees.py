@@ -285,6 +285,26 @@ def test_killed_in_the_middle_of_an_apply_the_rest_of_the_plan_is_done_and_nothi
         rig.verify()
 
 
+def test_what_somebody_changes_while_an_apply_is_at_work_is_not_overwritten(tmp_path: Path) -> None:
+    with Rig(tmp_path) as rig:
+        model = script(
+            rig, [spawn("do alpha"), {"uses": [["apply", {"agent": "main.1"}]]}],
+            alpha=[[shell("echo a > a.txt; rm src/tax.py; for f in README.md src/shop.py; do echo x >> $f; done")]],
+        )  # fmt: skip
+        stop = {"MUSE_FAILPOINT": f"apply_file:2:stop:{rig.folder / 'hits'}"}
+        host = rig.start("exec", "--yolo", "--model", model, "go", extra=stop)
+        rig.wait_for(lambda: Path(f"/proc/{host.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        (rig.workspace / "src/shop.py").write_text("of a person\n")
+        host.send_signal(signal.SIGCONT)
+        assert host.wait(60) == 0
+        ((status, text),) = finished(rig, "main", "apply")
+        assert status == "error"
+        assert "src/shop.py: something else changed it" in text
+        assert "were applied: src/tax.py, README.md, a.txt." in text
+        assert rig.read("src/shop.py") == "of a person\n"
+        rig.verify()
+
+
 GONE = "until [ $(git worktree list | wc -l) = 1 ]; do sleep 0.02; done"
 
 

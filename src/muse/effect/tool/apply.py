@@ -321,18 +321,24 @@ def _mode(change: FileChange, now: _Now | None) -> int:
 def _state(workspace: Workspace, change: FileChange) -> Literal["before", "after", "other"]:
     """Which side of a planned change a path is on."""
     try:
-        now = _look(workspace, change.path)
+        return _side(_look(workspace, change.path), change)
     except Refusal:
         return "other"
+
+
+def _side(now: _Now | None, change: FileChange) -> Literal["before", "after", "other"]:
     found = _digest(now), 0 if now is None else now.mode
     if found == (change.after_sha256, change.after_mode):
         return "after"
-    return "before" if found[0] == change.before_sha256 else "other"
+    is_kind = now is None or (now.mode == LINK) == (change.before_mode == LINK)
+    return "before" if is_kind and found[0] == change.before_sha256 else "other"
 
 
 def _write(call: ToolCall, workspace: Workspace, change: FileChange, data: bytes | None) -> None:
-    """One path from before to after. Raises Refusal and OSError."""
+    """One path from before to after. Raises Refusal and OSError; Refusal also when somebody was there first."""
     now = _look(workspace, change.path)
+    if _side(now, change) != "before":
+        raise Refusal(f"{change.path}: something else changed it just now, so it was left alone. Look at it")
     location = Location(change.path, change.path, inside=True)
     temporary = _temporary(call, change)
     if change.after_mode == LINK or data is None or (now is not None and now.mode == LINK):
