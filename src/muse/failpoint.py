@@ -10,8 +10,8 @@ any write transaction of the log) · `before_observe` `after_observe` · `before
 has been touched) `in_stream` (a piece of a model's answer came) `file_temporary` `file_synced` `file_renamed`
 `after_effect` (it is done, its result not yet handed in) · `before_discard` `in_discard` `after_discard` (of a spool) ·
 `before_recovery` `in_settle` `after_recovery` · `before_checkpoint` `after_checkpoint` · `in_tidy` · `before_close`
-`in_close` `after_close` · `worktree_begun` `worktree_added` `worktree_filled` (an agent's
-own tree) · `in_removal` `in_archiving` (of a session, at each step).
+`in_close` `after_close` · `worktree_begun` `worktree_added` `worktree_filled`
+`worktree_going` `worktree_gone` (an agent's own tree) · `in_removal` `in_archiving` (of a session, at each step).
 In the supervisor: `supervisor_ready` `supervisor_start` `supervisor_forked`
 `supervisor_accepted` `supervisor_ended`. In a keeper: `keeper_begun` `keeper_forked` (the command waits at the gate)
 `keeper_accepted` (durably) `keeper_started` `keeper_ended` `keeper_exited`.

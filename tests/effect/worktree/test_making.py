@@ -1,6 +1,8 @@
 """Working trees made of real repositories, hostile ones among them, and of folders; and taken away again."""
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -301,13 +303,14 @@ def test_discarding_takes_away_only_our_own_entry_of_the_repository(world: World
 
 @pytest.fixture
 def killed(world: World) -> Callable[[str], None]:
-    """Make a tree in a process of its own that is killed at a failpoint."""
+    """Make a tree, or take it away, in a process of its own that is killed at a failpoint."""
 
     def die(where: str) -> None:
-        code = (
-            "import sys, os; from pathlib import Path; from muse.effect.worktree import make; "
+        what = (
+            "discard(Path(sys.argv[2]), sys.argv[3])" if where in ("worktree_going", "worktree_gone") else
             "make(*map(Path, sys.argv[1:3]), sys.argv[3], Path(sys.argv[4]), os.environ)"
-        )
+        )  # fmt: skip
+        code = f"import sys, os; from pathlib import Path; from muse.effect.worktree import discard, make; {what}"
         done = subprocess.run(
             [sys.executable, "-c", code, str(world.muse), str(world.place), ENTRY, str(world.root)],
             env=world.environment | {"MUSE_FAILPOINT": f"{where}:1"}, check=False, capture_output=True,
@@ -328,3 +331,33 @@ def test_killed_anywhere_on_the_way_the_next_try_begins_anew(
     assert files_below(made.tree) == {"a": "one\n", "b": "new\n"}
     assert len(world.git("worktree", "list").splitlines()) == 2
     assert sorted(os.listdir(world.root / ".git" / "worktrees")) == [ENTRY]
+
+
+@pytest.mark.parametrize("where", ["worktree_going", "worktree_gone"])
+def test_killed_while_it_is_taken_away_a_tree_is_gone_and_the_next_try_takes_the_rest(
+    world: World, killed: Callable[[str], None], where: str
+) -> None:
+    """Half of one cannot be told from a tree with something in it that is nobody else's: it was kept for good."""
+    world.begin(a="one\n")
+    made = world.make()
+    killed(where)
+    assert not made.tree.exists()
+    assert not moved_on(world.place)
+    discard(world.place, ENTRY)
+    assert not world.place.exists()
+    assert not (world.root / ".git" / "worktrees").exists()
+
+
+def test_a_tree_that_cannot_be_taken_away_stays_where_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder in it that nobody may write to, whoever asks: here the system says so of all of them."""
+    world.begin(a="one\n")
+    made = world.make()
+
+    def refuse(place: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(OSError, match="Read-only"):
+        discard(world.place, ENTRY)
+    assert files_below(made.tree) == {"a": "one\n"}
+    assert own_commits(made.tree, made.base) == ""

@@ -2,6 +2,7 @@
 
     <folder>/            one an agent, in muse's home; `made` in it names the repository that the tree is linked to
     <folder>/<name>/     the tree: of the whole repository that the parent's workspace belongs to, or of its folder
+    <folder>/going/      the tree while it is taken away: from then on nobody takes it for one that may hold something
 
 What an earlier try left behind goes first, so making one again after a kill begins anew; the entry in the user's
 repository has a name of its own (`muse-SESSION-AGENT`) by which it is found. Calls block. This module must not know
@@ -25,6 +26,7 @@ from muse.effect.worktree.linked import Repository, drop_entry, linked
 from muse.failpoint import hit
 
 NOTE: Final = "made"
+GOING: Final = "going"
 NOTE_BYTES_MAX: Final = 8192
 
 
@@ -59,12 +61,23 @@ def make(home: Path, folder: Path, entry: str, source: Path, environment: Mappin
 
 
 def discard(folder: Path, entry: str) -> None:
-    """Take a tree away, whole or half made, and its entry `entry` in the repository. Raises OSError."""
+    """Take a tree away, whole or half made, and its entry `entry` in the repository. Whoever is killed at it goes on
+    with it at the next call. Raises OSError."""
+    going = folder / GOING
+    _remove(going)
+    for below in folder.glob("*/"):
+        below.rename(going)
+        hit("worktree_going")
+        try:
+            _remove(going)
+        except OSError:
+            with suppress(OSError):
+                going.rename(below)
+            raise
+    hit("worktree_gone")
     common, _ = _noted(folder)
     if common is not None and (common / "worktrees").is_dir():
         drop_entry(common, entry)
-    for below in folder.glob("*/"):
-        _remove(below)
     _remove(folder)
 
 
@@ -72,7 +85,8 @@ def moved_on(folder: Path) -> bool:
     """Whether the tree in `folder` has commits of its own."""
     _, base = _noted(folder)
     with suppress(OSError):
-        return any(own_commits(tree, base) for tree in folder.glob("*/") if (tree / ".git").is_file())
+        trees = (tree for tree in folder.glob("*/") if tree.name != GOING)
+        return any(own_commits(tree, base) for tree in trees if (tree / ".git").is_file())
     return True
 
 
@@ -104,7 +118,7 @@ def _made(home: Path, folder: Path, entry: str, source: Path, environment: Mappi
     _make_private(home, folder)
     top = top_of(source)
     target = folder / (top.name or "workspace")
-    if target.name in (NOTE, entry):
+    if target.name in (NOTE, GOING, entry):
         target = folder / "workspace"
     if git_folder(top) is None:
         return _copied(folder, target, source, home)
