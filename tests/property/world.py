@@ -212,7 +212,7 @@ class Played:
             self.owed[event.agent] = event.seq
         elif isinstance(body, ResultDelivered):
             assert self.owed.pop(body.child, 0), "each result is delivered once"
-        elif isinstance(body, CommandRefused):
+        elif isinstance(body, CommandRefused) and body.why == "impossible":
             self.answer(body.command)
         elif isinstance(body, ModelResponded | ModelFailed):
             for whose in _above(event.agent):

@@ -91,6 +91,8 @@ from muse.app.settings import settings_again as settings_again
 from muse.app.settings import settings_of as settings_of
 from muse.app.settings import with_rules as with_rules
 from muse.app.signals import LiveFeed as LiveFeed
+from muse.app.spawning import came_of as came_of
+from muse.app.spawning import spawn_refusal as spawn_refusal
 from muse.app.taking import Taken as Taken
 from muse.app.taking import take_over as take_over
 from muse.app.units import Unit as Unit

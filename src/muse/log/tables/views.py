@@ -67,7 +67,7 @@ VIEWS: Final = (
     ),
     _view(
         "prompts", "One row for each time a person spoke to an agent.", _SESSION, "seq int: the event", _ADDRESS,
-        "time: when", "agent: to whom", "how: prompt, steer or answer", "delivery: queue, steer or replace",
+        "time: when", "agent: to whom", "how: prompt, steer, spawn or answer", "delivery: queue, steer or replace",
         "text: the words", "person: the user who said it", "terminal: where", "client: through which command",
     ),
     _view(

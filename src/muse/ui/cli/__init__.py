@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "deny": "Refuse it, with a note for the agent.",
     "answer": "Answer what an agent asked.",
     "steer": "Say something to a running agent.",
+    "spawn": "Give a task to an agent of its own, in the background.",
     "cancel": "Stop a call, a turn, an agent; take queued words back.",
     "pause": "Start nothing new.",
     "continue": "Go on after a pause.",

@@ -1,6 +1,6 @@
 """`muse cancel`: stop a call, a turn, an agent, or what a session left running; take back words that wait."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import click
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from muse import app
 from muse.errors import UsageError
 from muse.event.envelope import Event
-from muse.event.kinds import AgentSteered, CancelRequested, UserPrompted
+from muse.event.kinds import AgentSteered, AgentWanted, CancelRequested, UserPrompted
 from muse.ui.cli import completing
 from muse.ui.cli.options import words
 from muse.ui.cli.output import note as say
@@ -17,6 +17,7 @@ from muse.view.amounts import plural
 from muse.view.visible import one_line
 
 Target = Literal["call", "turn", "agent", "tree"]
+WORDS: Final = (UserPrompted, AgentSteered, AgentWanted)
 
 
 @click.command("cancel")
@@ -40,7 +41,7 @@ def command(address: str, why: str, whole: bool, tree: bool, processes: bool, cl
         app.origin(CLIENT)
         if processes:
             return _end_processes(to, why, client_id, as_json=as_json)
-        if to.address.seq and (event := _event(to)) is not None and isinstance(event.body, UserPrompted | AgentSteered):
+        if to.address.seq and (event := _event(to)) is not None and isinstance(event.body, WORDS):
             return _take_back(to, event, why, client_id, as_json=as_json)
         if to.address.seq:
             agent, call = _call(to, client_id)
@@ -69,6 +70,9 @@ def _require_something(to: Listener, found: app.Agent | None, target: Target) ->
     """Raises UsageError when there is nothing of the kind to cancel."""
     lane, whom = to.lane, f"{to.lane} of {to.name}"
     below = [one for one in to.below(lane) if one.turn]
+    wants = [f"{to.name}@{want.seq}" for want in to.state.wants.get(lane, ())]
+    if wants and target != "turn" and found is not None:
+        return
     if found is None:
         early = [f"{to.name}@{said.seq}" for said in to.state.early]
         hint = f"take back what was said to it: muse cancel {early[0]}" if early else "muse agents shows what runs"
@@ -79,6 +83,8 @@ def _require_something(to: Listener, found: app.Agent | None, target: Target) ->
         raise UsageError(f"{whom} was cancelled before", hint=f"muse log {to.of(lane)} says when and why")
     if below:
         hint = f"below it {plural(len(below), 'agent')}: muse cancel {to.of(lane)} --tree"
+    elif wants:
+        hint = f"to take back the agent that is wanted: muse cancel {wants[0]}"
     else:
         hint = "muse agents shows what runs"
     raise UsageError(f"{whom} is in no turn: there is nothing to cancel", hint=hint)
@@ -105,21 +111,28 @@ def _event(to: Listener) -> Event | None:
 
 def _take_back(to: Listener, event: Event, why: str, client_id: str, *, as_json: bool) -> int:
     """Take back words that wait. Exit code 1 when an agent began with them just before this came in."""
+    wanted = isinstance(event.body, AgentWanted)
     if not to.said_before(client_id) and not _waits(to.state, event):
+        child = next((one.id for one in to.state.agents.values() if wanted and one.wanted == event.seq), "")
+        stop = f"to stop {child}: muse cancel {to.of(child)} --tree" if child else f"muse log {to.name} says why"
         raise UsageError(
-            f"too late: #{event.seq} does not wait any more", hint=f"to stop the turn: muse cancel {to.of(event.agent)}"
+            f"too late: #{event.seq} does not wait any more",
+            hint=stop if wanted else f"to stop the turn: muse cancel {to.of(event.agent)}",
         )
     body = CancelRequested(target="prompt", prompt=event.seq, why=words(why), origin=app.origin(CLIENT))
     seq = app.submit(to.log, body, event.agent, cause=event.seq, client_id=client_id)
     waited = _waits(app.state_of(to.log, before=seq), event)
-    late = f"too late: {event.agent} of {to.name} had begun with #{event.seq}; nothing is changed"
+    began = f"what was wanted at #{event.seq} is there" if wanted else f"{event.agent} of {to.name} had begun with it"
+    late = f"too late: {began}; nothing is changed"
     said = f"taken back: #{event.seq}, which waited" if waited else late
     acknowledge(to, seq, said, as_json=as_json, taken_back=waited)
     return 0 if waited else 1
 
 
 def _waits(state: app.Session, event: Event) -> bool:
-    """Whether these words still wait: queued, or to join the running turn."""
+    """Whether these words still wait: queued, to join the running turn, or for an agent to begin with them."""
+    if isinstance(event.body, AgentWanted):
+        return any(want.seq == event.seq for want in state.wants.get(event.agent, ()))
     agent = state.agents.get(event.agent)
     waiting = state.early if agent is None else (*agent.queue, *agent.steers)
     return any(said.seq == event.seq for said in waiting)

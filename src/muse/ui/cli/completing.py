@@ -98,6 +98,20 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
     return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
+def roles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The roles that hold in this folder."""
+    from pathlib import Path
+
+    from muse import app
+    from muse.errors import MuseError
+    from muse.view.visible import headline
+
+    with suppress(MuseError, OSError):
+        found = [one for one in app.find_roles(Path.cwd()).roles if one.name.startswith(incomplete)]
+        return [CompletionItem(one.name, help=headline(one.description, 60)) for one in found]
+    return []
+
+
 def sandboxes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The modes of the sandbox."""
     return [CompletionItem(mode) for mode in ("read-only", "workspace-write", "off") if mode.startswith(incomplete)]

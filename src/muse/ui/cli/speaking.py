@@ -1,5 +1,5 @@
-"""What all commands to a session share (`steer`, `cancel`, `pause`, `continue`, `approve`, `deny`, `answer`): the
-session to speak to, and the acknowledgement.
+"""What all commands to a session share (`steer`, `spawn`, `cancel`, `pause`, `continue`, `approve`, `deny`, `answer`):
+the session to speak to, and the acknowledgement.
 
 A command is durable before it is acknowledged, whether or not somebody runs the session; where nobody does, it is kept
 and takes effect at the next resume. This module must not know what the commands mean.
@@ -106,14 +106,14 @@ def _lane_of(log: app.Log, seq: int) -> str:
     return event.agent if event is not None else "main"
 
 
-def acknowledge(to: Listener, seq: int, said: str, *, as_json: bool, **more: object) -> None:
-    """Say that the command is durable: its seq on standard output, what it means on standard error. `more` is for
-    programs only."""
+def acknowledge(to: Listener, seq: int, said: str, *, as_json: bool, answer: str = "", **more: object) -> None:
+    """Say that the command is durable: its seq, or an `answer` that says more, on standard output, what it means on
+    standard error. `more` is for programs only."""
     if as_json:
         kept = {"session": to.log.session, "seq": seq, "running": bool(to.pid), **more}
         click.echo(msgspec.json.encode(kept).decode())
         return
-    click.echo(f"#{seq}")
+    click.echo(answer or f"#{seq}")
     say(said)
     if not to.pid:
         say(f"nobody runs this session: it is kept, and takes effect at muse resume {to.name}")
