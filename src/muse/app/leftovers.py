@@ -401,23 +401,37 @@ def _working_trees(found: Found, entries: dict[str, Entry], old: float) -> None:
             agents = ", ".join(path.name for path in tree_folders.agents_with_trees(session)) or "none"
             why = f"working trees of its agents ({agents}) were kept; they go with it: muse rm {session}"
             found.stays.append(Stays(str(folder), why))
-        elif commits := tree_folders.commits_in_trees(session):
-            why = (
-                f"its session is gone, and it has commits of its own ({commits[0]}): git worktree remove takes it away"
-            )
-            found.stays.append(Stays(str(folder), why))
         elif not _is_older(folder, old) and not _was_removed(session):
             found.stays.append(Stays(str(folder), "it was just made, for a log that stands elsewhere"))
         else:
-            files, size = usage(folder)
-            why = "working trees of a session that is not in the list"
-            found.leftovers.append(Leftover("working trees", str(folder), why, files, size, session))
+            _trees_of_nobody(found, session, folder)
+
+
+def _trees_of_nobody(found: Found, session: str, folder: Path) -> None:
+    """The trees of a session that is gone: each that has commits stays, the others go."""
+    agents = list(tree_folders.agents_with_trees(session))
+    kept = [one for one in agents if tree_folders.has_commits(one)]
+    for one in kept:
+        how = f"git worktree remove {tree_folders.tree_in(one)}, in its repository, takes it away"
+        why = f"its session is gone, and it has commits of its own: {how}"
+        found.stays.append(Stays(str(one), why))
+    for one in (agent for agent in agents if agent not in kept) if kept else (folder,):
+        files, size = usage(one)
+        why = "working trees of a session that is not in the list"
+        found.leftovers.append(Leftover("working trees", str(one), why, files, size, session))
 
 
 def _take_working_trees(leftover: Leftover) -> str:
+    """All of a session, or that of one agent. One that has commits by now stays."""
     if _log_of(leftover.session) is not None:
         return "its session is in the list"
-    return tree_folders.remove_trees(leftover.session)
+    whole = Path(leftover.path) == tree_folders.worktree_folder(leftover.session)
+    agents = list(tree_folders.agents_with_trees(leftover.session)) if whole else [Path(leftover.path)]
+    if any(map(tree_folders.has_commits, agents)):
+        return "commits were made there meanwhile"
+    if whole:
+        return tree_folders.remove_trees(leftover.session)
+    return tree_folders.remove_tree(leftover.session, Path(leftover.path))
 
 
 def _indexes(found: Found) -> None:

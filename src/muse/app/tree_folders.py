@@ -39,23 +39,40 @@ def agents_with_trees(session: str) -> Iterator[Path]:
 def remove_trees(session: str) -> str:
     """Take all trees of a session away, with their entries in the repositories. Returns what could not be, "" when all
     are gone."""
+    left = [remove_tree(session, folder) for folder in list(agents_with_trees(session))]
+    _leave(session)
+    return "; ".join(filter(None, left))
+
+
+def remove_tree(session: str, folder: Path) -> str:
+    """The same of one of them; `folder` is its agent's."""
     from muse.effect.worktree import discard
 
-    left = []
-    for folder in agents_with_trees(session):
-        try:
-            discard(folder, entry_name(session, folder.name))
-        except OSError as error:
-            left.append(f"{folder}: {error.strerror or error}")
-    with suppress(OSError):
+    try:
+        discard(folder, entry_name(session, folder.name))
+    except OSError as error:
+        return f"{folder}: {error.strerror or error}"
+    _leave(session)
+    return ""
+
+
+def _leave(session: str) -> None:
+    """Take away the folders that are empty now."""
+    with suppress(OSError):  # others have trees
         worktree_folder(session).rmdir()
     with suppress(OSError):
         worktree_folder(session).parent.rmdir()
-    return "; ".join(left)
 
 
-def commits_in_trees(session: str) -> list[str]:
-    """The trees that hold commits which no branch of their repository is known to have: their folders."""
+def tree_in(folder: Path) -> Path:
+    """The tree in an agent's folder."""
+    with suppress(OSError):
+        return next((path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()), folder)
+    return folder
+
+
+def has_commits(folder: Path) -> bool:
+    """Whether the tree in an agent's folder holds commits which no branch of its repository is known to have."""
     from muse.effect.worktree import moved_on
 
-    return [str(folder) for folder in agents_with_trees(session) if moved_on(folder)]
+    return moved_on(folder)
