@@ -50,7 +50,7 @@ PATH = re.compile(r'\[\]|\["[a-z0-9_]+"(?:,(?:"[a-z0-9_]+"|0|[1-9][0-9]*))*\]')
 
 CLEAR_KEYS_1 = """
 agent.finished outcome; agent.messaged to; approval.decided by call decision; approval.requested call;
-budget.raised limit value; budget.reached limit value; context.compacted first last;
+budget.raised limit value; budget.reached limit value; command.refused command why; context.compacted first last;
 effect.doubted attempt call recovery; effect.reconciled attempt call verdict; files.unknown calls; head.signed seq;
 log.imported events; log.recovered first_lost last_lost; log.redacted seqs; model.failed attempt call failure;
 model.requested attempt builder call items request_bytes; model.responded attempt call stop; ownership.taken epoch;

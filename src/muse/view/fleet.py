@@ -380,9 +380,15 @@ def _row(
         own=spent(agent.usage), below=below, began=heard.began,
         seconds=_between(heard.began, (now or trail.last) if still else heard.last), said=heard.said,
         files=max(len(heard.paths), len(agent.changed)), children=children, approvals=asked, questions=questions,
-        queued=len(agent.queue) + sum(said.source != "notice" for said in agent.steers), background=agent.background,
-        isolation=agent.isolation, workspace=agent.workspace, model=brief(model), mode=brief(agent.mode),
+        queued=_queued(state, agent), background=agent.background, isolation=agent.isolation,
+        workspace=agent.workspace, model=brief(model), mode=brief(agent.mode),
     )  # fmt: skip
+
+
+def _queued(state: Session, agent: Agent) -> int:
+    """Words of people that wait, the tasks of agents that are wanted below it among them."""
+    steers = sum(said.source != "notice" for said in agent.steers)
+    return len(agent.queue) + steers + len(state.wants.get(agent.id, ()))
 
 
 def _between(begin: str, end: str) -> int:

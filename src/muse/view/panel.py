@@ -67,7 +67,8 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
 
 class AgentNow(msgspec.Struct, frozen=True, kw_only=True):
     """One agent at this step. `state` and `about` are those of `view.fleet`, `doing` is all of it in a few words;
-    `calls` the open ones; `queued` words that wait; `used_below` what it used with all below it."""
+    `calls` the open ones; `queued` words that wait; `wanted` where people want agents below it; `used_below` what it used
+    with all below it."""
 
     agent: str
     parent: str
@@ -81,6 +82,7 @@ class AgentNow(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
     calls: tuple[OpenCall, ...]
     queued: int
+    wanted: tuple[int, ...]
     items: int
     request_bytes: int
     request_tokens: int
@@ -184,6 +186,7 @@ def _agent(state: Session, agent: Agent, sent: Size | None) -> AgentNow:
         agent=agent.id, parent=agent.parent, name=agent.name, role=agent.role, state=what.word, about=what.about,
         doing=_doing(state, agent, what), turn=agent.turn, outcome=agent.outcome,
         paused=agent.paused, calls=calls, queued=len(agent.queue) + len(agent.steers),
+        wanted=tuple(want.seq for want in state.wants.get(agent.id, ())),
         items=sent.items if sent else 0, request_bytes=sent.request_bytes if sent else 0,
         request_tokens=sent.tokens if sent else 0, usage=agent.usage,
         usage_below=agent.usage_below if agent.children else agent.usage, steps=agent.steps,
@@ -283,6 +286,8 @@ def _agent_lines(agent: AgentNow) -> Iterator[Line]:
         yield Line(f"    used {used}{f'; with all below it {below}' if below else ''}", "dim")
     if agent.queued:
         yield Line(f"    {plural(agent.queued, 'message')} for it wait")
+    for seq in agent.wanted[:LISTED_MAX]:
+        yield Line(f"    an agent below it is wanted since #{seq}")
 
 
 _PHASES: Final = {

@@ -202,8 +202,11 @@ def _words(body: msgspec.Struct, whole: Callable[[str | BlobRef], str]) -> Itera
     if isinstance(body, kinds.SourceKept):
         yield from (("other", words) for _, words in _arguments("", whole(body.raw)))
         return
-    if isinstance(body, kinds.ModelRequested | kinds.AgentSpawned | kinds.CommandRefused):
+    if isinstance(body, kinds.ModelRequested | kinds.AgentSpawned):
         yield "prompt", getattr(body, "task", "")
+        return
+    if isinstance(body, kinds.CommandRefused):
+        yield "note", body.text
         return
     for name in body.__struct_fields__:
         value = getattr(body, name)

@@ -15,6 +15,8 @@ from muse.view.visible import headline, one_line
 
 ANSWER_SECONDS: Final = 5.0
 """How long a running session is given to say what became of it."""
+ANSWER_LOOKS_MAX: Final = 20
+"""How often meanwhile it is looked whether it runs still."""
 TASK_CHARACTERS_MAX: Final = 100_000
 
 
@@ -101,7 +103,12 @@ def _answer(to: Listener, seq: int, *, as_json: bool) -> int:
     """Say what became of it. Exit code 1 when it could not be after all, because of what happened meanwhile."""
     parent = to.state.agents.get(to.lane)
     paused = parent is not None and parent.paused
-    found = app.came_of(to.log, seq, ANSWER_SECONDS if to.pid and not paused else 0.0)
+    found = app.came_of(to.log, seq, 0.0)
+    for _ in range(ANSWER_LOOKS_MAX if not paused else 0):
+        if found is not None or not to.pid:
+            break
+        found = app.came_of(to.log, seq, ANSWER_SECONDS / ANSWER_LOOKS_MAX)
+        to.pid = app.owner_pid(to.path)
     if found is not None and isinstance(found.body, CommandRefused):
         why = headline(found.body.text, 300) or "this process may not want it"
         acknowledge(to, seq, f"refused (#{found.seq}): {why}", as_json=as_json, agent="", refused=found.body.text)
