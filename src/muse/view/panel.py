@@ -67,8 +67,8 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
 
 class AgentNow(msgspec.Struct, frozen=True, kw_only=True):
     """One agent at this step. `state` and `about` are those of `view.fleet`, `doing` is all of it in a few words;
-    `calls` the open ones; `queued` words that wait; `wanted` where people want agents below it; `used_below` what it used
-    with all below it."""
+    `calls` the open ones; `queued` words that wait; `wanted` where people want agents below it; `used_below` what it
+    used with all below it."""
 
     agent: str
     parent: str
