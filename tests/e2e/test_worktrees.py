@@ -261,6 +261,23 @@ def test_killed_while_trees_are_made_each_child_gets_one_and_runs_once(tmp_path:
         rig.verify()
 
 
+@pytest.mark.parametrize("where", ["worktree_begun:1", "worktree_filled:1"])
+def test_who_is_cancelled_while_nobody_runs_the_session_gets_no_tree_and_leaves_none(
+    tmp_path: Path, where: str
+) -> None:
+    with Rig(tmp_path) as rig:
+        model = script(rig, [spawn("do alpha")], alpha=[[shell("echo a > a.txt")]])
+        killed(rig, model, where)
+        assert rig.muse("cancel", "last:main.1", "--agent").returncode == 0
+        assert rig.muse("resume", "last").returncode == 0
+        (finished,) = rig.of_type("agent.finished")
+        assert (finished["agent"], finished["body"]["outcome"]) == ("main.1", "cancelled")
+        assert rig.of_type("worktree.prepared", "worktree.removed") == []
+        assert rig.git("worktree", "list").count("\n") == 1
+        assert list(rig.muse_home.glob("worktrees/*")) == []
+        rig.verify()
+
+
 def test_killed_in_the_middle_of_an_apply_the_rest_of_the_plan_is_done_and_nothing_twice(tmp_path: Path) -> None:
     with Rig(tmp_path) as rig:
         model = script(

@@ -1,6 +1,7 @@
 """Working trees of agents: each is made and taken away once, whatever is said to the agent at that moment."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from muse.decide.agent_tools import agent_tools
 from muse.effect.model.scripted import Lane, Script, ScriptedModel, Step
 from muse.effect.protocol import Workspace
-from muse.event.kinds import AgentSteered, NoteAdded, UserPrompted, WorktreePrepared, WorktreeRemoved
+from muse.event.kinds import AgentSteered, CancelRequested, NoteAdded, UserPrompted, WorktreePrepared, WorktreeRemoved
 from muse.fold.state import Session
 from muse.log.protocol import Appended, Draft, Log
 from muse.runtime.check.walk import verify_story
@@ -38,6 +39,9 @@ class Trees:
         self.counts["made"] += 1
         return WorktreePrepared(path=str(self.folder / agent), base="")
 
+    async def forgo(self, agent: str) -> None:
+        self.counts["forgone"] += 1
+
     async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
         self.counts["taken away"] += 1
         return WorktreeRemoved(path=str(self.folder / agent))
@@ -62,7 +66,7 @@ class Meanwhile:
         return self._log.append(facts, *rest)
 
 
-def run(rig: Rig, kind: str, said: msgspec.Struct) -> Trees:
+def run(rig: Rig, kind: str, said: msgspec.Struct, made: Callable[[Place, Rig], Trees] | None = None) -> Trees:
     """A session with a child that has a tree of its own."""
     log = Meanwhile(rig.handle(), rig, kind, said)
     ownership = claim(log, SETTINGS, str(rig.folder), lambda epoch: agent_tools())  # type: ignore[arg-type]
@@ -70,7 +74,8 @@ def run(rig: Rig, kind: str, said: msgspec.Struct) -> Trees:
         model=rig.model, tools={}, workspace=Workspace(rig.folder), log=log, blobs=rig.handle,  # type: ignore[arg-type]
         settled=lambda call, attempt: None, on_signal=lambda call, text: None,
     )  # fmt: skip
-    trees = equipment.trees = Trees(equipment.shared, rig.folder)
+    trees = made(equipment.shared, rig) if made else Trees(equipment.shared, rig.folder)
+    equipment.trees = trees
     running = Running(log, ownership, RULES, equipment, rig.seen.append)  # type: ignore[arg-type]
     state = anyio.run(running.run)
     running.release()
@@ -95,6 +100,31 @@ def test_what_is_said_when_a_tree_was_just_made_or_taken_away_has_it_done_no_sec
     assert trees.counts == {"made": 1, "taken away": 1}
     types = Counter(event.type for event in rig.events())
     assert (types["worktree.prepared"], types["worktree.removed"]) == (1, 1)
+    assert verify_story(rig.handle(), RULES).divergence is None
+
+
+class Slow(Trees):
+    """Its agent is cancelled while it makes a tree, which takes until the agent has ended."""
+
+    def __init__(self, shared: Place, rig: Rig) -> None:
+        super().__init__(shared, rig.folder)
+        self.rig = rig
+
+    async def prepare(self, agent: str, source: Path, since: int, lanes: frozenset[str]) -> WorktreePrepared:
+        handle = self.rig.handle()
+        handle.submit(seal(CancelRequested(target="agent"), CHILD, 0))
+        handle.close()
+        with anyio.fail_after(60):
+            while not any(event.type == "agent.finished" for event in self.rig.seen):
+                await anyio.sleep(0.01)
+        return await super().prepare(agent, source, since, lanes)
+
+
+def test_who_is_cancelled_while_its_tree_is_made_ends_at_once_and_the_tree_goes(rig: Rig) -> None:
+    trees = run(rig, "worktree.prepared", NoteAdded(text="by the way"), Slow)
+    assert trees.counts == {"made": 1, "taken away": 1}
+    types = [event.type for event in rig.events()]
+    assert types.index("worktree.removed") < types.index("session.closed")
     assert verify_story(rig.handle(), RULES).divergence is None
 
 

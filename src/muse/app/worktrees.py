@@ -87,6 +87,11 @@ class Worktrees:
         async with self._at_once():
             return await anyio.to_thread.run_sync(self._prepare, agent, source, since, lanes)
 
+    async def forgo(self, agent: str) -> None:
+        """As the protocol says."""
+        async with self._at_once():
+            await anyio.to_thread.run_sync(self._discard, agent)
+
     async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
         """As the protocol says."""
         found = state.agents[agent]
@@ -161,8 +166,6 @@ class Worktrees:
                     put(workspace, change.path, data, change.after_mode)
 
     def _remove(self, agent: str, path: str, base: str, tree: str, left: tuple[str, ...], why: str) -> WorktreeRemoved:
-        from muse.effect.worktree import discard
-
         own = self._own[agent]
         if not Path(path).is_dir():
             why = "it was gone already"
@@ -172,13 +175,21 @@ class Worktrees:
         if left:
             return WorktreeRemoved(path=path, left=left[:LEFT_NAMED_MAX], why=why)
         self._forget(agent)
+        if wrong := self._discard(agent):
+            return WorktreeRemoved(path=path, left=(".",), why=f"it could not be removed: {clean(wrong).text}")
+        return WorktreeRemoved(path=path, why=why)
+
+    def _discard(self, agent: str) -> str:
+        """Why an agent's tree could not be taken away, "" if it is gone."""
+        from muse.effect.worktree import discard
+
         try:
             discard(self._folder(agent), entry_name(self._log.session, agent))
         except OSError as error:
-            return WorktreeRemoved(path=path, left=(".",), why=f"it could not be removed: {clean(str(error)).text}")
+            return str(error)
         with suppress(OSError):  # other agents have trees
             self._folder(agent).parent.rmdir()
-        return WorktreeRemoved(path=path, why=why)
+        return ""
 
     def _look_over(self, own: _Own, tree: Path, base: str, known: str) -> tuple[tuple[str, ...], str]:
         """What a tree holds that the log does not, and in words; "" when there is nothing."""

@@ -55,7 +55,7 @@ def stricter(a: str, b: str) -> str:
 def ended(state: Session, agent: Agent) -> Iterator[Due]:
     """A child whose turn is over, and which nothing will wake, finishes. One whose model will never take its request,
     or was chosen for it in vain, finishes as failed, so that its parent can go on."""
-    if not agent.parent or agent.finished or agent.preparing:
+    if not agent.parent or agent.finished or (agent.preparing and agent.turn):
         return
     call = agent.call
     if agent.turn and call is not None and _is_given_up(state, agent, call):

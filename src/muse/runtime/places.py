@@ -16,10 +16,19 @@ from muse.event.envelope import Event
 from muse.event.kinds import AgentMessaged, WorktreePrepared, WorktreeRemoved
 from muse.fold import agents, files
 from muse.fold.state import Session
-from muse.runtime.changes import Changes, Outcomes
+from muse.runtime.changes import Changes
+from muse.runtime.changes import Outcomes as Facts
 
 Start = Callable[[Callable[[str], Awaitable[None]], str], None]
 """Start an effect for an agent."""
+
+
+class Outcomes(Facts, Protocol):
+    """Where facts go: the loop."""
+
+    def poke(self, agent: str = "") -> None:
+        """Something that is due may have become ready."""
+        ...
 
 
 class Place(msgspec.Struct):
@@ -41,6 +50,11 @@ class Trees(Protocol):
         """Make the tree of an agent, from the files as they are in `source` now; what an earlier try left goes first.
         Over these goes what the log holds of changes in `lanes` after the event `since` (0: nothing does): the agent
         had a tree before. Why there can be none stands in `error`; nothing is raised but for cancellation."""
+        ...
+
+    async def forgo(self, agent: str) -> None:
+        """Take away what an earlier owner made of the tree of an agent that does not need it any more, nor ever worked
+        in it. Nothing is raised but for cancellation."""
         ...
 
     async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
@@ -103,9 +117,13 @@ class TreeCare:
         return bool(self._busy) and agents.home(self._to.state, agent) in self._busy
 
     def begin(self) -> None:
-        """Go on where an earlier owner was killed: a half made tree is begun anew."""
-        for agent_id in list(self._to.state.agents):
-            self._look(agent_id)
+        """Go on where an earlier owner was killed: a half made tree is begun anew, or goes if its agent has ended."""
+        for agent_id, agent in list(self._to.state.agents.items()):
+            if agent.preparing and not agent.turn:
+                self._busy.add(agent_id)
+                self._start(self._forgo, agent_id)
+            else:
+                self._look(agent_id)
 
     def befell(self, event: Event) -> None:
         """Something befell an agent: its tree may be wanted now, or not any more. The event is durable."""
@@ -118,7 +136,7 @@ class TreeCare:
         agent = state.agents.get(agents.home(state, agent_id))
         if agent is None or not agent.parent or agent.id in self._busy | self._told:
             return
-        if agent.preparing:
+        if agent.preparing and agent.turn:
             self._busy.add(agent.id)
             self._start(self._prepare, agent.id)
         elif agent.finished and agent.workspace and not agent.kept and not self._is_shared(state, agent.id):
@@ -144,6 +162,15 @@ class TreeCare:
         finally:
             self._busy.discard(agent_id)
         self._tell(agent_id, cause, body)
+
+    async def _forgo(self, agent_id: str) -> None:
+        try:
+            if self._trees is not None:
+                await self._trees.forgo(agent_id)
+        finally:
+            self._busy.discard(agent_id)
+        self._look(agent_id)
+        self._to.poke(agent_id)
 
     async def _clear(self, agent_id: str) -> None:
         try:

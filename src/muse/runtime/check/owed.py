@@ -90,6 +90,8 @@ class Owed:
 
 
 def _clears(state: Session) -> bool:
-    """Whether a working tree is being taken away: the session closes only after that, so that its log says so."""
+    """Whether a working tree is being taken away, or made for who has ended meanwhile: the session closes only after
+    that, so that its log says so."""
     trees = (agent for agent in state.agents.values() if agent.parent and agent.isolation == "worktree")
-    return any(agent.finished and agent.workspace and not agent.kept for agent in trees)
+    ended = (agent for agent in trees if agent.finished and not agent.kept)
+    return any(agent.workspace or agent.preparing for agent in ended)
