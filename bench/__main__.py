@@ -1,14 +1,15 @@
 """`make bench`: measure, and write docs/performance.md.
 
 `python -m bench [NAME …] [--folder FOLDER]` measures some of the sections and prints them; without a name it measures
-all and writes the page. FOLDER stands on the disk to be measured; by default a folder beside the page.
+all and writes the page. Where an aim is missed, which stands beside its figure, the exit code is 1. FOLDER stands on
+the disk to be measured; by default a folder beside the page.
 """
 
 import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bench import (
@@ -24,7 +25,7 @@ from bench import (
     starting,
     whole_log,
 )
-from bench.measure import FULL, Section, Sizes
+from bench.measure import FULL, Section, Sizes, missed
 from bench.page import PAGE, page, section_text
 
 SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
@@ -45,7 +46,7 @@ SECTIONS: dict[str, Callable[[Path, Sizes], Section]] = {
 
 
 def main() -> int:
-    """0 when everything was measured."""
+    """0 when everything was measured and every aim was reached, 1 when one was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure, and write docs/performance.md.")
     parser.add_argument("names", nargs="*", choices=[*SECTIONS, []], help="measure and print only these")
     parser.add_argument(
@@ -63,7 +64,15 @@ def main() -> int:
         if not given.names:
             PAGE.write_text(page(found, Path(made), load), encoding="utf-8")
             print(f"bench: wrote {PAGE.name}", file=sys.stderr)
-    return 0
+    return exit_code(found)
+
+
+def exit_code(sections: Iterable[Section]) -> int:
+    """Say which aims were missed, on standard error; 1 when there are any."""
+    lines = [line for section in sections for line in missed(section)]
+    for line in lines:
+        print(f"bench: missed: {line}", file=sys.stderr)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from statistics import median
 
 import msgspec
 
-from bench.measure import Section, Sizes, Table, seconds
+from bench.measure import Section, Sizes, Table, seconds, verdict
 from bench.page import number
 from bench.replay import MUSE
 from bench.sessions import SETTINGS, TOOLS
@@ -241,7 +241,7 @@ def section(folder: Path, sizes: Sizes) -> Section:
             "*memory* the peak of the viewer. Measured once; the two processes share the machine.",
         ),
         parts=(
-            Table(headings=SCREENS, rows=tuple(map(_screen, seen))),
+            Table(headings=HEADINGS, rows=tuple(map(_screen, seen))),
             Table(
                 headings=("children", "rows of all", "an agent", f"against {rows[0][0]}", "40 events taken in"),
                 rows=tuple(
@@ -258,7 +258,7 @@ def section(folder: Path, sizes: Sizes) -> Section:
     )  # fmt: skip
 
 
-SCREENS = (
+HEADINGS = (
     "children", "first lines", "a key (worst)", f"aim {KEY_MS} ms", "draws a second", f"aim {REDRAWS}",
     "processor time of the viewer", "its memory", f"aim {MEMORY_MIB} MiB",
 )  # fmt: skip
@@ -268,13 +268,9 @@ def _screen(one: Seen) -> tuple[str, ...]:
     keys = [key * 1e3 for key in one.keys]
     return (
         f"{one.children:,}", f"{number(one.first)} s", f"{number(median(keys))} ms ({number(max(keys))})",
-        _met(max(keys) <= KEY_MS), number(one.draws), _met(one.draws >= REDRAWS), f"{one.cpu * 100:.0f} %",
-        f"{one.memory_mib:.0f} MiB", _met(one.memory_mib <= MEMORY_MIB),
+        verdict(met=max(keys) <= KEY_MS), number(one.draws), verdict(met=one.draws >= REDRAWS),
+        f"{one.cpu * 100:.0f} %", f"{one.memory_mib:.0f} MiB", verdict(met=one.memory_mib <= MEMORY_MIB),
     )  # fmt: skip
-
-
-def _met(met: bool) -> str:
-    return "met" if met else "missed"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,15 @@ ROUNDS = 5
 Work = Callable[[], object]
 
 
+MISSED = "missed"
+"""How a cell ends that tells of an aim which was not reached."""
+
+
+def verdict(*, met: bool) -> str:
+    """What stands beside a figure that has an aim."""
+    return "met" if met else MISSED
+
+
 class Sizes(msgspec.Struct, frozen=True):
     """How much of everything a run does."""
 
@@ -101,7 +110,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         value, aim = (self.ratio, self.ratio_aim) if self.ratio_aim else (self.median, self.value_aim)
         met = value >= aim if self.more_is_better else value <= aim
-        return f"{aim:g}: {'met' if met else 'missed'}"
+        return f"{aim:g}: {verdict(met=met)}"
 
     @property
     def reference_median(self) -> float:
@@ -138,6 +147,26 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[str, ...]
     parts: tuple[tuple[Figure, ...] | Table, ...]
     after: tuple[str, ...] = ()
+
+
+def missed(section: Section) -> list[str]:
+    """The aims of a chapter that were not reached, as it tells them."""
+    found = []
+    for part in section.parts:
+        if isinstance(part, Table):
+            found += [
+                f"{section.title}: {row[0]} {part.headings[0]}: {row[at - 1]} ({part.headings[at - 1]}), {heading}"
+                for row in part.rows
+                for at, heading in enumerate(part.headings)
+                if row[at].endswith(MISSED)
+            ]
+        else:
+            found += [
+                f"{section.title}: {one.name}: {one.median:.4g} {one.unit}, ratio {one.ratio:.3g}, aim {one.aim}"
+                for one in part
+                if one.aim.endswith(MISSED)
+            ]
+    return found
 
 
 def rates(count: int, rounds: int, *works: Work) -> list[tuple[float, ...]]:

@@ -4,6 +4,7 @@ import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
@@ -22,8 +23,9 @@ from bench import (
     starting,
     whole_log,
 )
+from bench.__main__ import exit_code
 from bench.bodies import BODY_BYTES, BODY_LEAVES, finished, leaves_of, text_of
-from bench.measure import TINY, Figure
+from bench.measure import TINY, Figure, Section, Table
 from bench.page import page, section_text
 from muse.event import codec
 from muse.log.sqlite import SqliteLog
@@ -110,6 +112,33 @@ def test_a_figure_says_median_worst_and_whether_its_aim_is_met() -> None:
         more_is_better=False,
     )  # fmt: skip
     assert (wait.worst, wait.worst_ratio, wait.aim) == (9, 0.9, "6: met")
+
+
+def test_an_aim_that_is_missed_is_named_and_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = Figure(
+        name="a start", unit="ms", samples=(150,), reference="b", reference_samples=(10,), value_aim=100,
+        more_is_better=False,
+    )  # fmt: skip
+    table = Table(headings=("children", "a child", "aim 1.3"), rows=(("25", "1.00", "met"), ("200", "1.41", "missed")))
+    good = Section(title="Good", before=(), parts=((msgspec.structs.replace(slow, samples=(90,)),),))
+    bad = Section(title="Bad", before=(), parts=((slow,), table))
+    assert exit_code([good]) == 0
+    assert capsys.readouterr().err == ""
+    assert exit_code([good, bad]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "bench: missed: Bad: a start: 150 ms, ratio 15, aim 100: missed",
+        "bench: missed: Bad: 200 children: 1.41 (a child), aim 1.3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "aims"),
+    [(children, ("aim 1.3", "aim 400 MiB")), (agents_view, ("aim 200 ms", "aim 2", "aim 400 MiB"))],
+    ids=("children", "agents"),
+)
+def test_the_aims_of_many_agents_stand_beside_their_figures(module: ModuleType, aims: tuple[str, ...]) -> None:
+    """As the issue of many agents states them."""
+    assert tuple(heading for heading in module.HEADINGS if heading.startswith("aim ")) == aims
 
 
 def test_what_a_model_call_adds_to_the_log_does_not_grow_with_the_session(tmp_path: Path) -> None:
