@@ -108,8 +108,8 @@ class Report:
             *((zero, str(n)) for zero, n in self.zeros().items()),
             ("doubts allowed, and seen", str(self.doubts)),
             ("the log", f"{self.file_bytes / 1e6:.2f} MB: {growth:.2f} times its content (aim: at most "
-                        f"{GROWTH_MAX}) of {self.content_bytes / 1e6:.2f} MB (bodies of events, and files that they name,"
-                        " each once), "
+                        f"{GROWTH_MAX}) of {self.content_bytes / 1e6:.2f} MB (bodies of events, and files that they "
+                        "name, each once), "
                         f"and it holds the {self.raw_bytes / 1e6:.2f} MB that the provider sent besides"),
             ("from `muse resume` to the next intent", f"{self.late_ms:.0f} ms in the last hour, {self.short_ms:.0f} ms "
              f"in a session of {SHORT_CALLS} calls: {ratio:.2f} times (aim: at most {RATIO_MAX}; the quickest of "
