@@ -127,7 +127,16 @@ def pairing(items: list[TranscriptItem], lane: str = "main") -> None:
 class Played:
     """The session and everything around it."""
 
-    def open(self, mode: str, parallel: int, timeout: int, uses: list[Use], **more: Any) -> None:  # `more`: settings
+    def open(self, mode: str, parallel: int, timeout: int, uses: list[Use], **more: Any) -> None:
+        """A session of which the first request was made and answered with these; `more` are settings."""
+        self.open_silent(mode, parallel, timeout, **more)
+        self.person_prompts("queue")
+        while not self.open_models():
+            self.decide(0)
+        self.model_responds(uses, "end_turn")
+
+    def open_silent(self, mode: str, parallel: int, timeout: int, **more: Any) -> None:
+        """A session in which nobody has spoken yet."""
         self.state = Session(session="s")
         self.stored: list[tuple[bytes, bytes]] = []
         self.epoch = 0
@@ -148,10 +157,6 @@ class Played:
         )  # fmt: skip
         self.settings = msgspec.structs.replace(self.settings, **more)
         self.crash()
-        self.person_prompts("queue")
-        while not self.open_models():
-            self.decide(0)
-        self.model_responds(uses, "end_turn")
 
     # -- the log ---------------------------------------------------------------------------------------------------
 

@@ -123,8 +123,8 @@ def _open(state: Session, agent: Agent) -> Iterator[str]:
 
 
 def _titled(agent: Agent) -> str:
-    name = f" ({agent.name})" if agent.name else ""
-    return f"Agent {agent.id}{name}{', started by the user,' if agent.wanted else ''}"
+    told = ", ".join(part for part in (agent.name, "started by the user" if agent.wanted else "") if part)
+    return f"Agent {agent.id} ({told})" if told else f"Agent {agent.id}"
 
 
 def _last_words(agent: Agent) -> str:
