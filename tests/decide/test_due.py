@@ -13,6 +13,7 @@ from muse.decide.due import due
 from muse.decide.limits import BACKOFF_MAX_MS
 from muse.effect.model import openai, scripted
 from muse.event.content import Block, Host, PermissionRules, Settings, ToolSpec
+from muse.event.conversation import Resulted
 from muse.event.envelope import Event, Unknown
 from muse.event.kinds import (
     KINDS,
@@ -316,3 +317,33 @@ def test_nobody_is_asked_about_a_file_call_that_cannot_succeed(path: str, tool: 
     assert isinstance(decided, ApprovalDecided)
     assert (decided.decision, decided.by) == ("deny", "rule")
     assert "outside the workspace" in decided.rule
+
+
+STRICTER = (
+    PolicyChanged(mode="plan"),
+    PolicyChanged(deny=("shell(make *)",)),
+)
+
+
+@pytest.mark.parametrize("stricter", STRICTER)
+@pytest.mark.parametrize("when", ["asked", "allowed", "to be tried again"])
+def test_what_is_denied_by_now_starts_no_more_whatever_was_allowed_before(stricter: PolicyChanged, when: str) -> None:
+    story = Story().asked(("shell", '{"command":"make a"}'))
+    assert kinds(story.take()) == [ApprovalRequested]
+    request = story.state.seq
+    yes = ApprovalDecided(call="main/2", decision="allow", by="person", request=request)
+    if when != "asked":
+        story.event(yes)
+    if when == "to be tried again":
+        assert kinds(story.take()) == [ToolStarted]
+        story.open()
+        assert kinds(story.take()) == [EffectDoubted]
+        story.event(EffectReconciled(call="main/2", attempt=1, verdict="not_done"))
+    story.event(stricter)
+    denied = story.take()
+    assert kinds(denied) == [ApprovalDecided, ModelRequested]
+    assert (denied[0].decision, denied[0].by) == ("deny", "rule")  # type: ignore[attr-defined]
+    story.event(yes)
+    assert story.due() == [], "a yes that comes afterwards frees nothing"
+    (result,) = [item for item in story.state.agents["main"].items if isinstance(item, Resulted)]
+    assert result.text.startswith("Denied: ")

@@ -142,14 +142,14 @@ def _tool(state: Session, agent: Agent, run: ToolRun, settings: Settings, *, may
         yield from _judged(state, agent, run, may_start=may_start)
     elif run.phase == "asked":
         yield from _asked(state, agent, run, settings)
-    elif run.phase in ("approved", "retry") and may_start:
-        yield _start(state, agent, run)
+    elif run.phase in ("approved", "retry"):
+        yield from _allowed(state, agent, run, may_start=may_start)
 
 
 def _judged(state: Session, agent: Agent, run: ToolRun, *, may_start: bool) -> Iterator[Due]:
     verdict = judge(state, agent, run)
     if verdict.decision == "deny":
-        yield Due(agent.id, run.cause, ApprovalDecided(call=run.key, decision="deny", by="rule", rule=verdict.rule))
+        yield Due(agent.id, run.cause, _ruled(run, verdict))
     elif verdict.decision == "ask":
         text = applying.shown(state, run)
         body = ApprovalRequested(
@@ -171,13 +171,29 @@ def _asked(state: Session, agent: Agent, run: ToolRun, settings: Settings) -> It
         yield Due(agent.id, run.cause, body)
         return
     verdict = judge(state, agent, run)
-    if verdict.decision == "allow":
-        body = ApprovalDecided(call=run.key, decision="allow", by="rule", request=run.request, rule=verdict.rule)
-        yield Due(agent.id, run.request, body)
+    if verdict.decision != "ask":
+        yield Due(agent.id, run.request, _ruled(run, verdict))
         return
     key = f"approval:{run.key}"
     if settings.approval_timeout_seconds and key not in state.timers:
         yield Due(agent.id, run.request, TimerSet(key=key, duration_ms=settings.approval_timeout_seconds * 1000))
+
+
+def _allowed(state: Session, agent: Agent, run: ToolRun, *, may_start: bool) -> Iterator[Due]:
+    """What was allowed, and has not started or not happened, starts, unless what holds by now denies it: a stricter
+    mode or a rule of a later opening, say."""
+    verdict = judge(state, agent, run)
+    if verdict.decision == "deny":
+        yield Due(agent.id, run.cause, _ruled(run, verdict))
+    elif may_start:
+        yield _start(state, agent, run)
+
+
+def _ruled(run: ToolRun, verdict: policy.Verdict) -> ApprovalDecided:
+    return ApprovalDecided(
+        call=run.key, decision="deny" if verdict.decision == "deny" else "allow", by="rule", request=run.request,
+        rule=verdict.rule,
+    )  # fmt: skip
 
 
 def _start(state: Session, agent: Agent, run: ToolRun, rule: str = "") -> Due:

@@ -310,7 +310,7 @@ def _approval_requested(state: Session, event: Event, body: ApprovalRequested) -
 
 def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> set[str]:
     run = state.run(body.call)
-    if run is None or run.phase not in ("new", "asked") or body.request != run.request:
+    if run is None or run.phase not in _deciding(body) or body.request != run.request:
         return set()
     if body.by == "person" and not state.imported and not _answers_what_was_shown(run, body):
         return set()
@@ -332,6 +332,12 @@ def _approval_decided(state: Session, event: Event, body: ApprovalDecided) -> se
     else:
         turns.finish(state, agent, run, turns.refusal(body), error=True)
     return {event.agent}
+
+
+def _deciding(body: ApprovalDecided) -> tuple[str, ...]:
+    """The phases of a call in which it counts. A rule denies also what was allowed before it held."""
+    later = ("approved", "retry") if (body.by, body.decision) == ("rule", "deny") else ()
+    return ("new", "asked", *later)
 
 
 def _answers_what_was_shown(run: ToolRun, body: ApprovalDecided) -> bool:
