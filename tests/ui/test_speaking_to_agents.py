@@ -4,7 +4,9 @@ The session is written event by event, and nobody acts on what is said: what cou
 log, its acknowledgement, and what is refused before anything is submitted.
 """
 
+import getpass
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -276,7 +278,9 @@ def test_a_number_of_no_option_is_no_answer(fan: Fan, number: str) -> None:
 
 def test_of_several_questions_one_must_be_named(fan: Fan) -> None:
     assert fan.said("answer", f"{NAME}:main.1", "red")["agent"] == "main.1"
-    assert "nothing waits" in fan.refused("answer", NAME, "red")
+    told = fan.refused("answer", NAME, "it is red")
+    assert "nothing waits" in told
+    assert f"muse steer {NAME} 'it is red'" in told
     fan.telling.head = fan.events()[-1]["seq"]
     seqs = []
     for lane in ("main.2", "main.4"):
@@ -292,9 +296,14 @@ def test_of_several_questions_one_must_be_named(fan: Fan) -> None:
 
 def test_of_two_answers_the_first_counts_and_the_other_is_late(fan: Fan) -> None:
     first = fan.said("answer", f"{NAME}@{fan.question}", "red")["seq"]
-    told = fan.refused("answer", f"{NAME}@{fan.question}", "blue")
-    assert "too late" in told
-    assert f"“red” (#{first})" in told
+    told = fan.refused("answer", f"{NAME}@{fan.question}", "it's blue,\n  I'd say")
+    assert f"too late: #{fan.question} was answered " in told
+    assert f" by {getpass.getuser()}" in told
+    assert f": “red” (#{first})" in told
+    command = next(line.partition("muse ")[2] for line in told.splitlines() if "to say it still" in line)
+    told_again = subprocess.run(["bash", "-c", f"printf '%s|' {command}"], capture_output=True, text=True, check=True)
+    assert told_again.stdout.split("|")[:-1] == ["steer", f"{NAME}:main.1", "it's blue,\n  I'd say"]
+    assert "what you said, too" in fan.refused("answer", f"{NAME}@{fan.question}", "red")
 
 
 def test_an_answer_that_was_not_followed_leaves_the_question_open(fan: Fan) -> None:
@@ -316,7 +325,19 @@ def test_a_question_is_not_approved_and_a_request_is_not_answered(fan: Fan) -> N
 
 def test_a_call_that_has_ended_needs_no_answer(fan: Fan) -> None:
     fan.telling.say(ToolFinished(call="main.1/2", attempt=1, status="error", text="nobody answered"), agent="main.1")
-    assert "needs no answer any more" in fan.refused("answer", f"{NAME}@{fan.question}", "red")
+    told = fan.refused("answer", f"{NAME}@{fan.question}", "2")
+    assert "needs no answer any more, its call ended" in told
+    assert "nobody answered" in told
+    assert f"to say it still: muse steer {NAME}:main.1 blue" in told
+
+
+def test_the_words_for_who_was_cancelled_go_to_its_parent(fan: Fan) -> None:
+    fan.said("cancel", f"{NAME}:main.1", "--agent")
+    fan.telling.head = fan.events()[-1]["seq"]
+    fan.telling.say(ToolFinished(call="main.1/2", attempt=1, status="cancelled", text="cancelled"), agent="main.1")
+    told = fan.refused("answer", f"{NAME}@{fan.question}", "red")
+    assert "main.1 was cancelled and hears nobody" in told
+    assert f"muse steer {NAME} red" in told
 
 
 def test_a_lone_address_is_no_answer(fan: Fan) -> None:

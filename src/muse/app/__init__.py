@@ -33,6 +33,9 @@ from muse.app.keeping import holding as holding
 from muse.app.keeping import remove as remove
 from muse.app.keeping import removed_sessions as removed_sessions
 from muse.app.keeping import require_removable as require_removable
+from muse.app.late import closed_by as closed_by
+from muse.app.late import quoted as quoted
+from muse.app.late import too_late as too_late
 from muse.app.leftovers import Found as Found
 from muse.app.leftovers import Leftover as Leftover
 from muse.app.leftovers import Stays as Stays

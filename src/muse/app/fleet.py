@@ -15,12 +15,13 @@ from typing import Final
 import msgspec
 
 from muse.app.commands import origin, owner_pid, refuse_agents, submit
+from muse.app.late import closed_by, too_late
 from muse.app.places import event_at, events, open_log
-from muse.errors import MuseError, UsageError
+from muse.errors import MuseError
 from muse.event.codec import parse_header
 from muse.event.content import Origin
 from muse.event.envelope import Event
-from muse.event.kinds import ApprovalDecided, CommandRefused, QuestionAnswered
+from muse.event.kinds import ApprovalDecided, QuestionAnswered
 from muse.runtime.tail import Tail, changes
 from muse.view.fleet import SessionRows, Trail, session_rows
 from muse.view.rest import Rest, rest
@@ -203,21 +204,8 @@ def say(path: Path, agent: str, body: Callable[[Origin], msgspec.Struct], tried:
         seq = submit(log, made, agent, cause=cause)
         answers = made.request if isinstance(made, ApprovalDecided) else 0
         answers = made.question if isinstance(made, QuestionAnswered) else answers
-        before = _answered_before(events(log, answers, seq), answers) if answers else 0
-        if before:
-            raise UsageError(f"too late: #{answers} was answered before (#{before}); this changes nothing")
+        asked = event_at(log, answers) if answers else None
+        if asked is not None and (closed := closed_by(asked, events(log, answers, seq))) is not None:
+            words = made.text if isinstance(made, QuestionAnswered) else ""
+            raise too_late(asked, closed, None, log.session, words)
         return seq
-
-
-def _answered_before(between: Iterable[Event], asked: int) -> int:
-    """The answer that counts, 0 for none."""
-    found: list[int] = []
-    for event in between:
-        body = event.body
-        if isinstance(body, CommandRefused):
-            found = [seq for seq in found if seq != body.command]
-        elif (isinstance(body, ApprovalDecided) and body.request == asked) or (
-            isinstance(body, QuestionAnswered) and body.question == asked
-        ):
-            found.append(event.seq)
-    return found[0] if found else 0

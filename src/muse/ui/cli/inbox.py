@@ -193,11 +193,14 @@ def of_this_folder(found: list[Waiting]) -> list[Waiting]:
     return found
 
 
-def only(found: list[Waiting], what: str) -> Waiting:
-    """The only one of them, each a `what`. Raises UsageError when there is none, and when there are more, which it
-    lists."""
+def only(found: list[Waiting], what: str, instead: str = "") -> Waiting:
+    """The only one of them, each a `what`. Raises UsageError when there is none (`instead` is the command that says the
+    words all the same), and when there are more, which it lists."""
     if not found:
-        raise UsageError("nothing waits for an answer", hint="muse approvals lists what waits")
+        lists = "muse approvals lists what waits"
+        raise UsageError(
+            "nothing waits for an answer", hint=f"{lists}; to say it all the same: {instead}" if instead else lists
+        )
     if len(found) > 1:
         note("\n".join(line for one in found for line in describe(one)))
         raise UsageError(f"{len(found)} {what}s wait", hint=f"say which: {found[0].how}")
