@@ -19,7 +19,7 @@ from muse.event.envelope import Event
 from muse.log.protocol import Log, Stored
 
 OTHER_AGENTS = ("main.1", "main")
-NAMES = ("request", "approval", "command", "question", "prompt")
+NAMES = ("request", "approval", "command", "question", "prompt", "wanted")
 """Fields of bodies that name another event."""
 
 

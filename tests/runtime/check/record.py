@@ -24,6 +24,7 @@ from muse.event.kinds import (
     AgentContinued,
     AgentPaused,
     AgentSteered,
+    AgentWanted,
     BudgetRaised,
     CancelRequested,
     ModelChanged,
@@ -413,10 +414,48 @@ def crowd(rig: Rig) -> None:
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
+def wanted(rig: Rig) -> None:
+    """Agents that people want: beside what main does, below another one, where nobody runs the session; one that
+    cannot be, one that is taken back."""
+    here = Origin(pid=os.getpid(), user="t")
+    role = rig.workspace / ".muse" / "agents" / "smith.md"
+    role.parent.mkdir(parents=True)
+    role.write_text("---\nname: smith\ndescription: mends\nmode: accept-edits\n---\nYou mend things.\n")
+    lanes = [
+        {"when": "look here", "steps": [
+            {"uses": [use("read", path="src/tax.py"), use("message", to="parent", text="so far")]},
+            shell("until test -e gate2; do sleep 0.02; done"), {"text": "Seen."}]},
+        {"when": "look closer", "steps": [{"text": "Nothing there."}]},
+        {"when": "mend the shop", "steps": [
+            {"uses": [use("write", path="src/shop.py", content="TOTAL = 1\n")]}, {"text": "Mended."}]},
+    ]  # fmt: skip
+    path = rig.folder / "wanted.json"
+    steps = [shell(f"{GATE}echo over"), {"uses": [use("wait"), use("result", agent="main.1")]}, *([DONE] * 4)]
+    path.write_text(json.dumps({"steps": steps, "lanes": lanes}))
+    host = rig.start("exec", "--yolo", "-m", f"scripted/{path}", "go on")
+    rig.wait_for((rig.home / "starts").exists)
+    asked = ("look here", "--name", "scout", "--tools", "read,shell,message", "--isolation", "shared")
+    assert rig.muse("spawn", "last", *asked).returncode == 0
+    say(rig, AgentWanted(task="build it", role="nobody", origin=here))
+    rig.wait_for(lambda: [one for one in rig.of_type("tool.started") if one["agent"] == "main.1"][1:])
+    say(rig, AgentPaused(origin=here))
+    say(rig, AgentWanted(task="not after all", origin=here))
+    back = rig.of_type("agent.wanted")[-1]["seq"]
+    say(rig, CancelRequested(target="prompt", prompt=back, origin=here))
+    say(rig, AgentContinued(origin=here))
+    assert rig.muse("spawn", "last:main.1", "look closer", "--mode", "plan", "--isolation", "shared").returncode == 0
+    (rig.workspace / "gate").touch()
+    (rig.workspace / "gate2").touch()
+    assert host.wait(60) == 0, rig.said()
+    assert rig.muse("spawn", "last", "mend the shop", "--role", "smith").returncode == 0
+    say(rig, AgentWanted(task="look here", model=f"scripted/{path}", isolation="worktree", origin=here))
+    assert rig.muse("resume", "last").returncode == 0, rig.said()
+
+
 SESSIONS = {
     "anthropic": lambda rig: wire(rig, "anthropic"), "openai": lambda rig: wire(rig, "openai"), "crashes": crashes,
     "processes": processes, "limits": limits, "stops": stops, "rules": rules, "unknown": unknown, "agents": agents,
-    "shorter": shorter, "halts": halts, "fallen": fallen, "crowd": crowd,
+    "shorter": shorter, "halts": halts, "fallen": fallen, "crowd": crowd, "wanted": wanted,
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ NOT_RECORDED = {
 """Types that no session in practice holds (yet)."""
 
 COMMANDS = (
-    "agent.continued", "agent.paused", "agent.steered", "budget.raised", "note.added", "policy.changed",
+    "agent.continued", "agent.paused", "agent.steered", "agent.wanted", "budget.raised", "note.added", "policy.changed",
     "question.answered", "user.prompted",
 )  # fmt: skip
 
@@ -42,6 +42,7 @@ NEVER: dict[str, str] = {
     "* header.id": "drawn at random, and names nothing that could be computed",
     "* header.time": "what a clock said; it orders nothing",
     **{f"{kind} .origin*": "where a command came from is its writer's word, which verify says" for kind in COMMANDS},
+    "agent.wanted .tools[] (longer|order)": "the same tools, one twice or in another order",
     "approval.decided .origin.ancestry*": "the same",
     **{f"{kind} header.cause": "what a person was looking at: their word" for kind in COMMANDS},
     "agent.paused .why": "words for people, which reach no model",
@@ -51,7 +52,6 @@ NEVER: dict[str, str] = {
     "budget.raised .scope": "the limit that it raises is one agent's",
     "budget.raised .value": "a limit that was not reached again",
     "budget.raised after the next": "between two commands nothing happens",
-    "command.refused .why": "what the owner saw of the process that gave it, which is gone",
     "command.refused after the next": "nothing was done between the two",
     "effect.reconciled .evidence": "what was found in the world, in words for people",
     "files.changed .changes[] (longer|order)": "the same files, one twice or in another order",
@@ -109,9 +109,12 @@ NEVER: dict[str, str] = {
 """Class of mutation → why no verifier can find it out."""
 
 SOMETIMES: dict[str, str] = {
-    "(agent.(finished|spawned)|budget.reached|model.requested) after the next": "the next was of another agent",
+    "(agent.(finished|spawned)|budget.reached|model.requested|worktree.prepared) after the next": "of another agent",
     "agent.(continued|paused) .target": "the same of an agent with nobody below it",
+    "agent.continued (after the next|said twice)": "it shows where something was due then",
     "agent.paused (after the next|dropped|header.(agent|type)|said twice)": "it shows where something was due then",
+    "agent.wanted .(isolation|mode|model|name|role|task)": "of one that cannot be anyway, or was taken back",
+    "agent.wanted (after the next|dropped|header.type)": "the same",
     "agent.steered (.text|dropped|header.type|said twice)": "words to one that was stopped before it read them",
     "cancel.requested (.call|.prompt|.target)": "it may name what is stopped anyway, or has ended",
     "cancel.requested (after the next|header.type|said twice)": "what is stopped already, or has ended, stays so",
@@ -137,6 +140,7 @@ SOMETIMES: dict[str, str] = {
     "cancel.requested .why": "told to the model where the whole turn is cancelled",
     "cancel.requested dropped": "a command that was ended has the result that it has, cancelled or not",
     "cancel.requested header.agent": "the same",
+    "command.refused .why": "what the owner saw of the process that gave it, which is gone, where it says so",
     "effect.reconciled after the next": "what was found of several calls is found in any order",
     "files.changed .after_crash": "a file tool's own word of its change needs no such mark",
     "files.changed .changes[] shorter": "what a command changed is known from the look alone; a file tool says it too",

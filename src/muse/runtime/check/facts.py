@@ -130,6 +130,8 @@ class Facts:
         _require_cause(event, body.command)
         if agent != event.agent:
             raise Diverged("cause", "a refusal stands in the lane of its command", agent, event.agent)
+        if body.text:
+            raise Diverged("content", "who gave a command is not refused in words of its own", recorded=body.text)
 
     def _redacted(self, state: Session, event: Event, body: LogRedacted) -> None:
         if list(body.seqs) != sorted(set(body.seqs)) or any(not 0 < seq < event.seq for seq in body.seqs):
