@@ -170,6 +170,54 @@ def test_what_is_left_for_later_still_waits(world: World) -> None:
     assert process.communicate()[0] == "All is well.\n"
 
 
+LONG = "npm run build:production -- --with-a-long-flag=and-its-value --another-flag"
+
+
+def test_each_way_to_go_through_what_waits(world: World) -> None:
+    """On a terminal of 80 columns: words that are no answer, a rule that has no room beside the keys, a no with words,
+    leaving with Ctrl-C."""
+    asks = world.script({"uses": [["ask", {"question": "Which?"}]]}, DONE)
+    steps = [{"uses": [shell(LONG), shell("touch made"), shell("touch last")]}, DONE]
+    first = world.start("exec", "-m", world.script(*steps), "do it")
+    eventually(lambda: world.files() and world.types().count("approval.requested") == 3)
+    terminal = world.terminal("approvals", "-i")
+    shown = terminal.expect("q leave > ")
+    assert "  always would mean: shell(npm run build:production *)\r\n  y once  a always  n no" in shown
+    terminal.send("/ay\n")
+    terminal.expect("that answers nothing")
+    terminal.expect("q leave > ")
+    terminal.send("a")
+    terminal.expect("allowed, and from now on shell(npm run build:production *)")
+    terminal.expect("q leave > ")
+    terminal.send("n")
+    terminal.expect("Enter for nothing) ")
+    terminal.send("use make\n")
+    terminal.expect("denied")
+    terminal.expect("q leave > ")
+    terminal.send("\x03")
+    code, rest = terminal.end()
+    name = world.files()[0].stem[-8:]
+    assert (code, f"still waiting: {name}@" in rest) == (130, True)
+    decided = bodies(world, "approval.decided")
+    assert [(one["decision"], one.get("note", ""), one.get("remember", "")) for one in decided] == [
+        ("allow", "", "shell(npm run build:production *)"), ("deny", "use make", ""),
+    ]  # fmt: skip
+    assert world.run("cancel").code == 0
+    assert first.wait() == 130
+    second = world.start("exec", "-m", asks, "ask me")
+    eventually(lambda: len(world.files()) == 2 and "question.asked" in world.types())
+    terminal = world.terminal("approvals", "last", "-i")
+    terminal.expect("leave) > ")
+    terminal.send("/help\n")
+    terminal.expect("your words and Enter answer it")
+    terminal.expect("leave) > ")
+    terminal.send("the second\n")
+    terminal.expect("answered main: the second")
+    assert terminal.end()[0] == 0
+    assert second.communicate()[0] == "All is well.\n"
+    assert [one["text"] for one in bodies(world, "question.answered")] == ["the second"]
+
+
 def test_the_command_of_the_settings_is_run_once_for_each_event_also_over_a_kill(world: World) -> None:
     told = world.root / "told"
     command = world.root / "tell.sh"

@@ -281,6 +281,92 @@ def test_a_chat_is_paused_and_goes_on(world: World) -> None:
     leave(chat)
 
 
+def question(text: str) -> dict[str, object]:
+    """A model that asks this."""
+    return {"uses": [["ask", {"question": text}]]}
+
+
+WORDS = "your words (Ctrl-C cancels the turn) > "
+
+
+def answers(world: World) -> list[str]:
+    """What was answered, in order."""
+    return [event["body"]["text"] for event in world.events() if event["type"] == "question.answered"]
+
+
+def test_a_word_of_the_chat_at_a_question_is_no_answer_and_does_what_it_says(world: World) -> None:
+    chat = chatting(world, *(question(f"Which {what}?") for what in ("folder", "word", "path")), HELLO)
+    chat.send("do it\r")
+    chat.expect(WORDS)
+    chat.send("/help\n")
+    chat.expect("your words and Enter answer it")
+    chat.expect(WORDS)
+    chat.send("/queue\n")
+    chat.expect("nothing is queued")
+    chat.send("/pause --tree\n")
+    eventually(lambda: "agent.paused" in world.types())
+    chat.send("/continue --tree\n")
+    eventually(lambda: "agent.continued" in world.types())
+    assert answers(world) == []
+    chat.send("/tmp\n")
+    for asked, said in (("Which word?", "//help"), ("Which path?", "//tmp/x")):
+        chat.expect(asked)
+        chat.expect(WORDS)
+        chat.send(f"{said}\n")
+    between_turns(chat, "All is well.")
+    leave(chat)
+    assert answers(world) == ["/tmp", "/help", "//tmp/x"]
+
+
+def test_a_word_of_the_chat_at_a_request_presses_no_key_of_it(world: World) -> None:
+    """Of `/pause` the `a` would allow the command from now on, of `/queue` the `q` would cancel the turn."""
+    chat = chatting(world, ASKS, HELLO)
+    chat.send("do it\r")
+    chat.expect(KEYS)
+    chat.send("/queue\n")  # all at once, as a paste
+    chat.expect("nothing is queued")
+    chat.expect(KEYS)
+    chat.send("/")  # and as it is typed
+    chat.expect("/")
+    chat.send("help\n")
+    chat.expect("y: yes, this once; a: yes, and from now on")
+    chat.expect(KEYS)
+    chat.send("/yes\n")
+    chat.expect("that answers nothing")
+    chat.expect(KEYS)
+    assert "approval.decided" not in world.types()
+    chat.send("n")
+    chat.expect("Enter for nothing) ")
+    chat.send("/help\n")
+    chat.expect("Enter for nothing) ")
+    chat.send("use make\n")
+    between_turns(chat, "All is well.")
+    leave(chat)
+    decided = [event["body"] for event in world.events() if event["type"] == "approval.decided"]
+    assert [(one["decision"], one["note"]) for one in decided] == [("deny", "use make")]
+    assert "cancel.requested" not in world.types()
+
+
+def test_quit_at_a_question_leaves_when_the_turn_is_over(world: World) -> None:
+    chat = chatting(world, question("Which folder?"), HELLO)
+    chat.send("do it\r")
+    chat.expect(WORDS)
+    chat.send("/quit\n")
+    chat.expect("leaving when the turn is over")
+    chat.expect(WORDS)
+    chat.send("src\n")
+    assert chat.end()[0] == 0
+    assert answers(world) == ["src"]
+
+
+def test_a_slash_before_a_word_of_the_chat_says_it_to_the_model(world: World) -> None:
+    chat = chatting(world, HELLO)
+    chat.send("//help\r")
+    between_turns(chat, "All is well.")
+    leave(chat)
+    assert prompts(world) == ["/help"]
+
+
 def test_answers_of_queued_turns_all_reach_standard_output(world: World) -> None:
     world.env["MUSE_MODEL"] = world.script({"uses": [shell(WAITS)]}, HELLO, MORE)
     chat = world.terminal("--yolo", "do it", out=world.root / "answers")

@@ -7,6 +7,7 @@ import msgspec
 from muse.errors import UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import Place, resolve
+from muse.ui.cli.drive import INTERRUPTED
 from muse.ui.cli.finding import short_id
 from muse.ui.cli.inbox import Waiting, describe, fields, left_waiting, waiting, waiting_at
 from muse.ui.cli.output import answers, note
@@ -70,11 +71,17 @@ def _go_through(place: Place | None, *, as_json: bool) -> int:
         raise UsageError("-i needs a terminal", hint="muse approvals lists what waits, muse approve ADDRESS answers")
     going = GoingThrough(terminal)
     seen: set[str] = set()
-    while going.goes_on and (found := [one for one in _found(place) if one.address not in seen]):
-        seen |= {one.address for one in found}
-        anyio.run(going.through, found)
+    code = 0
+    try:
+        while going.goes_on and (found := [one for one in _found(place) if one.address not in seen]):
+            seen |= {one.address for one in found}
+            anyio.run(going.through, found)
+    except KeyboardInterrupt:
+        note("")  # the line of the question
+        going.later = [one.address for one in _found(place)]
+        code = INTERRUPTED
     if not seen:
         note(_nothing(place))
     elif going.later:
         note(f"still waiting: {', '.join(going.later)}")
-    return 0
+    return code

@@ -4,6 +4,7 @@ An answer is a command like any other: submitted to the log, first in seq counts
 place, the question at the terminal goes away. This module must not know the rules that led to a question.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -19,15 +20,20 @@ from muse.event.kinds import (
     QuestionAnswered,
     QuestionAsked,
 )  # fmt: skip
+from muse.ui.cli import slash
 from muse.ui.cli.change import change_lines
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
-from muse.view.visible import headline, lines_of, one_line
+from muse.view.visible import columns, headline, lines_of, one_line
 
 CLIENT: Final = "terminal"
 NOTE_CHARS_MAX: Final = 10_000
 NAME_CHARS_MAX: Final = 60
 OPTION_DIGITS_MAX: Final = 4
+COLUMNS: Final = 80
+"""Of a terminal whose width is not known."""
+KEYS: Final = "n no  q cancel the turn > "
+KEYS_HELP: Final = "q: cancel the turn"
 LOOKS: Final = {"add": "32", "remove": "31", "dim": "2", "bad": "31", "head": "1"}
 
 
@@ -42,6 +48,8 @@ class Asking:
         self._asked = 0
         self._scope: anyio.CancelScope | None = None
         self.owned: app.Owned | None = None
+        self.word: Callable[[slash.Word], None] | None = None
+        """What does the chat's words that are typed where an answer is wanted; None where there is no chat."""
 
     @property
     def _state(self) -> app.Session:
@@ -136,6 +144,8 @@ class Asking:
         run = self._state.run(body.call)
         for line in change_lines(body.tool, run.args if run else "", works_in(self._state, event.agent)):
             live.say(f"  {line.text}", LOOKS.get(line.look, ""))
+        if rule := offered(live, body.remember, KEYS)[0]:
+            live.say(rule)
 
     def _who(self, event: Event) -> str:
         agent = self._state.agents.get(event.agent)
@@ -148,10 +158,10 @@ class Asking:
         if text is None:
             return False, True
         self._live.answered()
-        if not text.strip():
+        if not text.strip() or self._is_word(text, question_help(body)):
             return False, False
         try:
-            answer = chosen(body, text)
+            answer = chosen(body, slash.meant(text))
         except UsageError as error:
             self._live.say(f"  {error}: {error.hint}", "2")
             return False, False
@@ -162,10 +172,35 @@ class Asking:
 
     async def _key(self, event: Event, body: ApprovalRequested, terminal: Terminal) -> tuple[bool, bool]:
         """A key for a request: whether it is answered, and whether the terminal is gone."""
-        if self._live.asked != (keys := _keys(body)):
+        if self._live.asked != (keys := offered(self._live, body.remember, KEYS)[1]):
             self._live.ask(keys)
         key = await terminal.key()
+        if key.startswith("/"):
+            gone = await self._line(key, body, terminal) is None
+            return False, gone
         return await self._answer(key, event, body, terminal), key == "eof"
+
+    async def _line(self, begun: str, body: ApprovalRequested, terminal: Terminal) -> str | None:
+        """A line that began with a slash where a key was wanted: it answers nothing. None when the terminal is gone."""
+        text = await begun_line(self._live, terminal.rest, begun)
+        if text is not None and not self._is_word(text, approval_help(body.remember, KEYS_HELP)):
+            self._live.say("  that answers nothing; /help says what does", "2")
+        return text
+
+    def _is_word(self, text: str, how: str) -> bool:
+        """Whether a text is one of the chat's words, which answers nothing: it is done, or said to be none here. `how`
+        tells how to answer."""
+        word = slash.ours(text)
+        if word is None:
+            return False
+        if word.name == "/help":
+            more = "; the chat's words work here: /pause, /continue, /queue, /back, /quit" if self.word else ""
+            self._live.say(f"  {how}{more}", "2")
+        elif self.word is not None:
+            self.word(word)
+        else:
+            self._live.say(f"  {slash.is_none(word)}", "2")
+        return True
 
     async def _answer(self, key: str, event: Event, body: ApprovalRequested, terminal: Terminal) -> bool:
         if key == "y" or (key == "a" and body.remember):
@@ -174,10 +209,8 @@ class Asking:
             self._submit(event, body, "allow", remember=remember)
         elif key == "n":
             self._live.answered("no")
-            self._live.ask("  what should it know? (Enter for nothing) ")
-            note = await terminal.line() or ""
-            self._live.answered()
-            self._submit(event, body, "deny", note=note.strip()[:NOTE_CHARS_MAX])
+            note = await denial(self._live, terminal.line, self._is_word)
+            self._submit(event, body, "deny", note=note)
         elif key == "q":
             self._live.answered("cancel the turn")
             assert self.owned is not None
@@ -261,9 +294,47 @@ def option_lines(options: tuple[str, ...]) -> list[str]:
     return [f"    {number}  {one_line(option)}" for number, option in enumerate(options, 1)]
 
 
-def _keys(body: ApprovalRequested) -> str:
-    always = f"  a always: {one_line(body.remember)}" if body.remember else ""
-    return f"  y once{always}  n no  q cancel the turn > "
+def offered(live: Live, remember: str, keys: str) -> tuple[str, str]:
+    """The keys for a request as the line that asks for one, on one line of the terminal; before it, where it would not
+    stand there, what the rule is that `a` would `remember`."""
+    if not remember:
+        return "", f"  y once  {keys}"
+    rule = one_line(remember)
+    line = f"  y once  a always: {rule}  {keys}"
+    if columns(line) < (live.err.width or COLUMNS):
+        return "", line
+    return f"  always would mean: {rule}", f"  y once  a always  {keys}"
+
+
+def question_help(body: QuestionAsked) -> str:
+    """How a question is answered, for who types /help there."""
+    number = ", or the number of one that is offered" if body.options else ""
+    return f"your words and Enter answer it{number}; //help answers /help"
+
+
+def approval_help(remember: str, keys: str) -> str:
+    """How a request is answered, for who types /help there."""
+    always = "; a: yes, and from now on by the rule that is offered" if remember else ""
+    return f"y: yes, this once{always}; n: no, with words for the agent; {keys}"
+
+
+async def begun_line(live: Live, rest: Callable[[str], Awaitable[str | None]], begun: str) -> str | None:
+    """The line that a person began where a key was wanted, shown as it is typed; None at end of input."""
+    live.answered()
+    live.ask(one_line(begun))
+    text = await rest(begun)
+    live.answered("" if not begun.endswith(("\r", "\n")) else " ")
+    return text
+
+
+async def denial(live: Live, read: Callable[[], Awaitable[str | None]], is_word: Callable[[str, str], bool]) -> str:
+    """What the agent should know of a no, in words; "" for nothing. What `is_word` is none."""
+    while True:
+        live.ask("  what should it know? (Enter for nothing) ")
+        note = await read() or ""
+        live.answered()
+        if not is_word(note, "words for the agent and Enter, or Enter alone; //help says /help"):
+            return slash.meant(note).strip()[:NOTE_CHARS_MAX]
 
 
 def shown_lines(live: Live, text: str) -> None:

@@ -6,7 +6,6 @@ others say to it (`muse steer`) runs at once. What is typed while a turn runs is
 """
 
 import os
-import re
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +21,7 @@ from muse.config import muse_home
 from muse.errors import UsageError
 from muse.event.envelope import Event
 from muse.event.kinds import AgentContinued, AgentPaused, CancelRequested, ModelResponded, SessionClosed
+from muse.ui.cli import slash
 from muse.ui.cli.address import resolve
 from muse.ui.cli.asking import CLIENT
 from muse.ui.cli.drive import EXIT_CODES, TWICE_SECONDS, Drive, Job, busy, first_settings, short, taken_over
@@ -38,10 +38,8 @@ Enter sends; Alt-Enter and pasted text make further lines. Arrow keys: earlier p
 What you send while a turn runs is queued: a turn of its own afterwards. /queue lists it, /back takes the last back.
 Ctrl-C stops the turn; between turns, twice leaves. Ctrl-D or /quit leaves. The session stays: muse resume.
 /pause: nothing new starts, until /continue; --tree, as in /pause --tree, also for the agents below main.
-/help shows this. From another terminal: muse steer speaks to the running turn, muse attach watches it, muse agents
-lists the agents."""
-
-_word: Final = re.compile(r"(/[a-z]+)( --tree)?")
+/help shows this; it and the others work where an agent asks something, too. //help says /help to the agent.
+From another terminal: muse steer speaks to the running turn, muse attach watches it, muse agents lists the agents."""
 
 
 @click.command("chat")
@@ -141,6 +139,7 @@ class Chat:
                 return self._code
             drive = self._drive = _Drive(self._begin(), self._interrupted)
             drive.listen(self._heard)
+            drive.follow(self._at_question)
             if text:
                 drive.prompt(text)
             self._turn(True)
@@ -243,29 +242,39 @@ class Chat:
         """The person's next prompt, None when they leave."""
         while True:
             line = await self._prompts.next()
-            if line is None or line.strip() in ("/quit", "/exit"):
+            if line is None:
                 return None
-            if found := _word.fullmatch(line.strip()):
-                self._command(found[1], tree=bool(found[2]))
+            if word := slash.word_of(line):
+                if word.name in slash.LEAVES:
+                    return None
+                self._command(word)
             elif line.strip():
                 try:
-                    return prompt_of(line) if line.strip() != "-" else line
+                    return slash.meant(prompt_of(line)) if line.strip() != "-" else line
                 except UsageError as error:
                     self._live.say(f"{error}: {error.hint}", "31")
 
-    def _command(self, word: str, *, tree: bool) -> None:
+    def _at_question(self, word: slash.Word) -> None:
+        """A word that was typed where an agent asks something."""
+        if word.name in slash.LEAVES:
+            self._prompts.close()
+        else:
+            self._command(word)
+
+    def _command(self, word: slash.Word) -> None:
         """What begins with a slash is for muse, never for the model."""
-        if word == "/help":
-            self._live.tell(HELP, "2")
-        elif word in ("/queue", "/back"):
-            self._queue(take_back=word == "/back")
-        elif word not in ("/pause", "/continue"):
-            self._live.tell(f"there is no {word}; {HINT}", "2")
+        if word.name == "/help":
+            for line in HELP.split("\n"):
+                self._live.tell(line, "2")
+        elif word.name in ("/queue", "/back"):
+            self._queue(take_back=word.name == "/back")
+        elif word.name not in ("/pause", "/continue"):
+            self._live.tell(f"there is no {word.name}; {HINT}", "2")
         elif self._drive is None:
             self._live.tell("there is no session yet", "2")
         else:
-            kind = AgentPaused if word == "/pause" else AgentContinued
-            self._drive.owned.submit(kind(target="tree" if tree else "agent", origin=app.origin(CLIENT)))
+            kind = AgentPaused if word.name == "/pause" else AgentContinued
+            self._drive.owned.submit(kind(target="tree" if word.tree else "agent", origin=app.origin(CLIENT)))
 
     def _queue(self, *, take_back: bool) -> None:
         """List what is queued, or take the last of it back."""

@@ -32,6 +32,7 @@ from muse.ui.cli.options import Flags
 from muse.ui.cli.pending import say_paused
 from muse.ui.cli.person import Terminal
 from muse.ui.cli.recovery import Recovery
+from muse.ui.cli.slash import Word
 from muse.view.amounts import duration, plural
 from muse.view.summary import outcome_words, provider_failure
 from muse.view.visible import one_line
@@ -84,7 +85,8 @@ class Job(msgspec.Struct, kw_only=True):
 class Drive:
     """An owned session with its terminal. Made by claiming it; raises `Busy` when another process runs it."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, prompt: str = "") -> None:
+        """With a `prompt`, which is recorded with the opening: whoever is killed between the two has neither."""
         self.job, self.live = job, job.live
         self.session = job.log.session
         self.live.say(f"session {self.session}  pid {os.getpid()}")
@@ -105,7 +107,7 @@ class Drive:
             self.owned = app.Owned(
                 job.log, job.loaded.config, job.settings, job.workspace, self._on_event, self.live.signal,
                 fresh=job.fresh, name=job.name, stay=job.stay, show_after=job.show_after, on_fatal=self._on_fatal,
-                taken=job.taken,
+                taken=job.taken, first=UserPrompted(text=prompt, origin=app.origin(CLIENT)) if prompt else None,
             )  # fmt: skip
         except BaseException:
             app.discard_empty(job.log)
@@ -122,6 +124,10 @@ class Drive:
     def listen(self, heard: Callable[[Event], None]) -> None:
         """Also tell `heard` of every event."""
         self._listeners.append(heard)
+
+    def follow(self, word: Callable[[Word], None]) -> None:
+        """Call `word` for words of the chat that are typed where an agent asks something."""
+        self._asking.word = word
 
     def prompt(self, text: str) -> int:
         """Submit a person's prompt."""
@@ -311,9 +317,7 @@ def pass_over(_number: int, _frame: object) -> None:
 
 def drive(job: Job, prompt: str, *, as_json: bool) -> int:
     """Run the session to its end. Returns the exit code that its outcome stands for."""
-    driven = Drive(job)
-    if prompt:
-        driven.prompt(prompt)
+    driven = Drive(job, prompt)
     if (host := hosting.current()) is not None:
         host.begun(driven.session, [note for note in (job.loaded.notice, driven.owned.sandbox.notice) if note])
     state = anyio.run(driven.run)

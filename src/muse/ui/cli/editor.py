@@ -60,9 +60,7 @@ class Editor:
 
     async def next(self) -> str | None:
         """See `Prompts`."""
-        while not self._over:
-            while not self._free.is_set():  # the next question may have come before this task woke
-                await self._free.wait()
+        while await self._may_read():
             if self._terminal.kept:
                 return self._terminal.kept.pop(0)
             try:
@@ -72,6 +70,12 @@ class Editor:
             except EOFError:
                 return None
         return None
+
+    async def _may_read(self) -> bool:
+        """Wait until no question has the keyboard; whether a prompt is wanted still."""
+        while not self._free.is_set():  # the next question may have come before this task woke
+            await self._free.wait()
+        return not self._over
 
     async def _prompt(self) -> str:
         draft, self._draft = self._draft, ""

@@ -12,9 +12,19 @@ import anyio
 from muse import app
 from muse.errors import UsageError
 from muse.event.kinds import CancelRequested
+from muse.ui.cli import slash
 from muse.ui.cli.address import Address
 from muse.ui.cli.answering import decided, replied
-from muse.ui.cli.asking import LOOKS, NOTE_CHARS_MAX, option_lines, shown_lines
+from muse.ui.cli.asking import (
+    LOOKS,
+    approval_help,
+    begun_line,
+    denial,
+    offered,
+    option_lines,
+    question_help,
+    shown_lines,
+)
 from muse.ui.cli.change import change_lines
 from muse.ui.cli.finding import is_here, short_id, tilde
 from muse.ui.cli.inbox import Waiting, asked_ago
@@ -27,6 +37,7 @@ from muse.view.visible import one_line
 LOOK_SECONDS: Final = 0.5
 """How often to look whether somebody else has answered."""
 KEYS: Final = "n no  c cancel the turn  s later  q leave > "
+KEYS_HELP: Final = "c: cancel the turn; s: leave it for later; q: leave all"
 
 _T = TypeVar("_T")
 
@@ -80,51 +91,89 @@ class GoingThrough:
             live.say(f"  {change.text}", LOOKS.get(change.look, ""))
 
     async def _request(self, to: Listener, one: Waiting) -> None:
-        always = f"a always: {one_line(one.request.remember)}  " if one.request.remember else ""
+        remember = one.request.remember
+        rule, keys = offered(self._live, remember, KEYS)
+        if rule:
+            self._live.say(rule)
         with self._terminal.keys():
             await self._terminal.quiet()
-            self._live.ask(f"  y once  {always}{KEYS}")
-            while True:
-                key = await self._while_open(to, one, self._terminal.key)
-                if key in ("eof", "q", "s"):
-                    self._leave_it(one, "left" if key != "s" else "later", goes_on=key == "s")
-                elif key == "c":
-                    self._live.answered("cancel the turn")
-                    why = "the user cancelled the turn"
-                    app.submit(to.log, CancelRequested(why=why, origin=app.origin(CLIENT)), one.event.agent)
-                elif key == "y" or (key == "a" and one.request.remember):
-                    self._live.answered("yes" + (", always" if key == "a" else ""))
-                    decided(to, one, allow=True, always=key == "a")
-                elif key == "n":
-                    self._live.answered("no")
-                    self._live.ask("  what should it know? (Enter for nothing) ")
-                    note = await self._while_open(to, one, self._terminal.line) or ""
-                    self._live.answered()
-                    decided(to, one, allow=False, note=note.strip()[:NOTE_CHARS_MAX])
-                else:
-                    self._live.say(f"  that is none of the keys: y, {'a, ' if always else ''}n, c, s, q", "2")
-                    continue
-                return
+            while not await self._key(to, one, keys):
+                pass
+
+    async def _key(self, to: Listener, one: Waiting, keys: str) -> bool:
+        """A key for a request: whether that is all for it."""
+        if self._live.asked != keys:
+            self._live.ask(keys)
+        key, remember = await self._while_open(to, one, self._terminal.key), one.request.remember
+        if key in ("eof", "q", "s"):
+            self._leave_it(one, "left" if key != "s" else "later", goes_on=key == "s")
+        elif key == "c":
+            self._live.answered("cancel the turn")
+            why = "the user cancelled the turn"
+            seq = app.submit(to.log, CancelRequested(why=why, origin=app.origin(CLIENT)), one.event.agent)
+            self._say(seq, f"cancel: the turn of {one.agent}")
+        elif key == "y" or (key == "a" and remember):
+            self._live.answered("yes" + (", always" if key == "a" else ""))
+            self._say(*decided(to, one, allow=True, always=key == "a"))
+        elif key == "n":
+            self._live.answered("no")
+            note = await denial(self._live, lambda: self._while_open(to, one, self._terminal.line), self._is_word)
+            self._say(*decided(to, one, allow=False, note=note))
+        elif key.startswith("/"):
+            return await self._line(to, one, key)
+        else:
+            self._live.say(f"  that is none of the keys: y, {'a, ' if remember else ''}n, c, s, q", "2")
+            return False
+        return True
+
+    async def _line(self, to: Listener, one: Waiting, begun: str) -> bool:
+        """A line that began with a slash where a key was wanted: it answers nothing. Whether the person leaves."""
+
+        async def rest(typed: str) -> str | None:
+            return await self._while_open(to, one, lambda: self._terminal.rest(typed))
+
+        text = await begun_line(self._live, rest, begun)
+        word = slash.ours(text or "")
+        if text is None or (word is not None and word.name in slash.LEAVES):
+            self._leave_it(one, "left", goes_on=False)
+            return True
+        if not self._is_word(text, approval_help(one.request.remember, KEYS_HELP)):
+            self._live.say("  that answers nothing; /help says what does", "2")
+        return False
+
+    def _is_word(self, text: str, how: str) -> bool:
+        word = slash.ours(text)
+        if word is not None:
+            self._live.say(f"  {how if word.name == '/help' else slash.is_none(word)}", "2")
+        return word is not None
+
+    def _say(self, seq: int, said: str) -> None:
+        self._live.say(f"  #{seq} {said}", "2")
 
     async def _question(self, to: Listener, one: Waiting) -> None:
         with self._terminal.keys():
             await self._terminal.quiet()
-        number = "a number or " if one.question is not None and one.question.options else ""
+        question = one.question
+        assert question is not None
         while True:
+            number = "a number or " if question.options else ""
             self._live.ask(f"  {number}your words (Enter alone: later, Ctrl-D: leave) > ")
             text = await self._while_open(to, one, self._terminal.line)
             self._live.answered()
-            if text is None or not text.strip():
-                self._leave_it(one, "" if text is not None else "left", goes_on=text is not None)
+            word = slash.ours(text or "")
+            if text is None or not text.strip() or (word is not None and word.name in slash.LEAVES):
+                goes_on = text is not None and word is None
+                self._leave_it(one, "" if goes_on else "left", goes_on=goes_on)
                 return
+            if self._is_word(text, question_help(question)):
+                continue
             try:
-                _, said = replied(to, one, text)
+                self._say(*replied(to, one, slash.meant(text)))
             except UsageError as error:
                 if not self._is_open(to, one):
                     raise
                 self._live.say(f"  {error}: {error.hint}", "2")  # there is no such option
                 continue
-            self._live.say(f"  {said}", "2")
             return
 
     def _leave_it(self, one: Waiting, said: str, *, goes_on: bool) -> None:

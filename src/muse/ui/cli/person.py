@@ -81,14 +81,8 @@ class Terminal:
         What was typed before answers nothing, for nobody had seen the question: whole lines are kept in `kept`, single
         keys are thrown away.
         """
-        modes = [*self._usual]
-        modes[_LOCAL] &= ~(termios.ICANON | termios.ECHO)
-        modes[_CONTROL] = [*modes[_CONTROL]]
-        modes[_CONTROL][termios.VMIN], modes[_CONTROL][termios.VTIME] = 1, 0
-        self._changed = True
         try:
-            with suppress(termios.error):  # it has hung up: the next read says so
-                termios.tcsetattr(self._fd, termios.TCSANOW, modes)  # the kernel now hands over unfinished lines too
+            if self._single():  # the kernel now hands over unfinished lines too
                 whole, end, rest = self._waiting(b"").rpartition(b"\n")
                 if end:
                     self.kept.append(whole.decode(errors="replace"))
@@ -96,6 +90,19 @@ class Terminal:
             yield
         finally:
             self._put_back()
+
+    def _single(self) -> bool:
+        """Single keys from here on, without echo; False where it has hung up: the next read says so."""
+        modes = [*self._usual]
+        modes[_LOCAL] &= ~(termios.ICANON | termios.ECHO)
+        modes[_CONTROL] = [*modes[_CONTROL]]
+        modes[_CONTROL][termios.VMIN], modes[_CONTROL][termios.VTIME] = 1, 0
+        self._changed = True
+        try:
+            termios.tcsetattr(self._fd, termios.TCSANOW, modes)
+        except termios.error:
+            return False
+        return True
 
     async def quiet(self) -> None:
         """Wait until nobody is typing a line that began before these `keys`; the rest of it is thrown away."""
@@ -105,13 +112,31 @@ class Terminal:
             self._typing = not quiet.cancelled_caught and bool(self._read(KEY_BYTES_MAX))
 
     async def key(self) -> str:
-        """The next key, lower case; "" for one that is no single character (arrows, a paste), "eof" at a hang-up."""
+        """The next key, lower case; "" for one that is no single character (arrows, a paste), "eof" at a hang-up. What
+        begins with a slash is given as it came: it begins a line (`rest`)."""
+        if not self._changed:
+            self._single()
         await anyio.wait_readable(self._fd)
         data = self._read(KEY_BYTES_MAX)
         if not data:
             return "eof"
-        text = data.decode(errors="replace").strip("\r\n").lower()
+        text = data.decode(errors="replace")
+        if text.startswith("/"):
+            return text
+        text = text.strip("\r\n").lower()
         return text if len(text) == 1 else ""
+
+    async def rest(self, begun: str) -> str | None:
+        """The line that keys began, without its end; what follows is edited in the terminal's usual mode. None at end
+        of input."""
+        self._put_back()
+        while not begun.endswith(("\r", "\n")) and len(begun) < LINE_BYTES_MAX:
+            await anyio.wait_readable(self._fd)
+            data = self._read(LINE_BYTES_MAX)
+            if not data:
+                return None
+            begun += data.decode(errors="replace")
+        return begun.rstrip("\r\n")
 
     async def line(self) -> str | None:
         """A line as typed and edited in the terminal's usual mode, without its end, with those that arrive together

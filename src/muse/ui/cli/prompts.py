@@ -59,9 +59,7 @@ class Lines:
         if not self._running:
             self._live.ask(MARK)
         try:
-            while not self._over:
-                while not self._free.is_set():  # the next question may have come before this task woke
-                    await self._free.wait()
+            while await self._may_read():
                 if self._terminal.kept:
                     return self._terminal.kept.pop(0)
                 self._stopped = anyio.Event()
@@ -75,6 +73,12 @@ class Lines:
             self._stopped.set()
             if not self._running:
                 self._live.answered()
+
+    async def _may_read(self) -> bool:
+        """Wait until no question has the keyboard; whether a prompt is wanted still."""
+        while not self._free.is_set():  # the next question may have come before this task woke
+            await self._free.wait()
+        return not self._over
 
     def turn(self, running: bool) -> None:
         """See `Prompts`. No mark stands on the screen while a turn runs."""

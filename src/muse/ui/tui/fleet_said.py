@@ -14,6 +14,7 @@ from muse.errors import UsageError
 from muse.event import kinds
 from muse.event.content import Origin
 from muse.event.envelope import Event
+from muse.ui.cli import slash
 from muse.ui.cli.asking import decide
 from muse.ui.cli.change import change_lines
 from muse.ui.cli.finding import short_id
@@ -144,6 +145,9 @@ def _question(session: SessionRows, row: AgentRow, event: Event, body: kinds.Que
     options = [f"{at}  {one_line(option)}" for at, option in enumerate(body.options, 1)]
 
     def line(text: str) -> Saying:
+        if (word := slash.ours(text)) is not None:
+            raise UsageError(slash.is_none(word))
+        text = slash.meant(text)
         at = int(text) if text.strip().isascii() and text.strip().isdecimal() and len(text) < 4 else 0
         said = body.options[at - 1] if 0 < at <= len(body.options) else text
         if not said.strip():
