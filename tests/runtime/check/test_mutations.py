@@ -140,7 +140,6 @@ SOMETIMES: dict[str, str] = {
     "cancel.requested .why": "told to the model where the whole turn is cancelled",
     "cancel.requested dropped": "a command that was ended has the result that it has, cancelled or not",
     "cancel.requested header.agent": "the same",
-    "command.refused .why": "what the owner saw of the process that gave it, which is gone, where it says so",
     "effect.reconciled after the next": "what was found of several calls is found in any order",
     "files.changed .after_crash": "a file tool's own word of its change needs no such mark",
     "files.changed .changes[] shorter": "what a command changed is known from the look alone; a file tool says it too",
