@@ -13,7 +13,7 @@ from muse.ui.cli.options import words
 from muse.ui.cli.speaking import CLIENT, Listener, acknowledge, apart, listener, text_of, told
 from muse.view.visible import headline, one_line
 
-ANSWER_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 3.0
 """How long a running session is given to say what became of it."""
 ANSWER_LOOKS_MAX: Final = 20
 """How often meanwhile it is looked whether it runs still."""
