@@ -20,7 +20,7 @@ SIGNS: Final[dict[Mark, tuple[str, Style, str]]] = {
     Mark.DOUBT: ("!", Style(color="red", bold=True), "a doubt: may or may not have happened"),
     Mark.APPROVAL: ("?", Style(color="yellow"), "an approval, asked or decided"),
     Mark.CANCEL: ("■", Style(color="yellow"), "a cancel"),
-    Mark.STEER: ("»", Style(color="cyan"), "a steer, a pause"),
+    Mark.STEER: ("»", Style(color="cyan"), "a steer, a spawn, a pause"),
     Mark.EDIT: ("±", Style(color="green"), "files changed"),
     Mark.SPAWN: ("+", Style(color="magenta"), "an agent begins, ends, speaks"),
     Mark.PERSON: ("›", Style(color="cyan"), "a person's words"),
