@@ -57,9 +57,11 @@ class Owned:
         model: Model | None = None,
         on_fatal: Callable[[MuseError], None] | None = None,
         taken: Taken | None = None,
+        first: msgspec.Struct | None = None,
     ) -> None:
         """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
-        cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit)."""
+        cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit). `first` is
+        a command that is recorded with the opening, in one transaction."""
         from muse.effect.runner import Runner, RunnerLeftovers
         from muse.effect.tool import builtin_tools
 
@@ -91,10 +93,13 @@ class Owned:
             found.update(tools(self.sandbox))
             return (*(tool.spec for tool in found.values()), *agent_tools({one.name: one.description for one in roles}))
 
+        said = seal(self._secrets.masked(first), "main", 0) if first is not None else None
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
-            sandbox=self.sandbox.says, writable=self.sandbox.writable, taken=taken, roles=roles,
+            sandbox=self.sandbox.says, writable=self.sandbox.writable, taken=taken, roles=roles, first=said,
         )  # fmt: skip
+        if said is not None:
+            self._mine.add(said.id)
         self._runner = runners[0]
         self._submitter = log.another()
         self._blobs: Log | None = None

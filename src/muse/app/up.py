@@ -76,7 +76,7 @@ def _seen(entry: Entry) -> Seen:
     except MuseError as error:
         return _stays(seen, str(error), error.hint)
     if not state.prompts:
-        return _stays(seen, "it has had no prompt yet")
+        return _stays(seen, "nothing was asked of it yet", f'muse resume {entry.session} "…"')
     if not os.path.isdir(state.workspace):
         return _stays(seen, f"its folder is gone: {state.workspace}", f"muse resume {entry.session} -C DIR")
     paused = tuple(agent.id for agent in state.agents.values() if agent.paused)

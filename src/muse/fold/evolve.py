@@ -207,10 +207,14 @@ def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
 
 def _steered(state: Session, event: Event, body: AgentSteered) -> set[str]:
     agent = state.agents.get(event.agent)
+    said = Said(seq=event.seq, text=body.text, source="steer")
+    if agent is None and event.agent == "main":  # before the first prompt, they are one
+        state.prompts += 1
+        state.early = (*state.early, msgspec.structs.replace(said, source="prompt"))
+        return {event.agent}
     if agent is None or agent.cancelled:
         return set()
     agent.cause = event.seq
-    said = Said(seq=event.seq, text=body.text, source="steer")
     if agent.turn and not _is_ending(state, agent):
         agent.steers.append(said)
         return {event.agent}

@@ -22,6 +22,7 @@ from muse.event.envelope import Event, Redacted, decode
 from muse.event.kinds import (
     AgentContinued,
     AgentPaused,
+    AgentSteered,
     ApprovalDecided,
     ApprovalRequested,
     CancelRequested,
@@ -61,9 +62,9 @@ State = Literal["running", "waiting", "closed", "stopped", "empty", "damaged"]
 class Totals(msgspec.Struct):
     """What was counted up to event `seq`, whose chain value is `hash` (hex). `open` maps the seq of each unanswered
     approval request to its call, `questions` that of each unanswered question; `paused` names the agents that were
-    paused, each with all below it or alone. `opened` and `prompted` are the seqs of the last opening and the first
-    prompt; `parents` names the sessions whose events this one goes on from. `checked` is the stamp of the files
-    (`stamp_of`) whose chain was found whole."""
+    paused, each with all below it or alone. `opened` and `prompted` are the seqs of the last opening and a
+    person's first words; `parents` names the sessions whose events this one goes on from. `checked` is the stamp of the
+    files (`stamp_of`) whose chain was found whole."""
 
     seq: int = 0
     hash: str = ""
@@ -100,6 +101,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str = ""
     model: str = ""
     prompt: str = ""
+    prompted: int = 0
     events: int = 0
     last_time: str = ""
     input: int = 0
@@ -209,8 +211,9 @@ class Catalog:
             imported=source.format_name if source else "",
             model=f"{settings.provider}/{settings.model}" if settings else source.model if source else "",
             prompt=prompted.body.text[:PROMPT_CHARACTERS]
-            if prompted and isinstance(prompted.body, UserPrompted)
+            if prompted and isinstance(prompted.body, UserPrompted | AgentSteered)
             else "",
+            prompted=totals.prompted,
             events=totals.seq,
             last_time=last.time if last else "",
             input=totals.input,
@@ -325,7 +328,7 @@ def _count(totals: Totals, log: Log, seq: int, header: bytes) -> None:
         totals.outcome = ""
     if kind == "session.opened" or (kind == "log.imported" and seq == 1):
         totals.opened = seq
-    elif kind == "user.prompted":
+    elif kind in ("user.prompted", "agent.steered"):
         totals.prompted = totals.prompted or seq
     elif kind in _COUNTED and (event := _event(log, seq)) is not None:
         _count_body(totals, event)

@@ -28,7 +28,7 @@ from muse.fold.state import STATE_VERSION, Session, Undo, remember, undone
 from muse.log.protocol import Draft, Log, Ownership, Stored
 from muse.runtime.checkpoint import next_checkpoint, write_state
 from muse.runtime.dispatch import Dispatch
-from muse.runtime.screening import Screen, refusals, trailing
+from muse.runtime.screening import Screen, commands, refusals, trailing
 from muse.runtime.seal import seal
 
 POLL_SECONDS = 0.02
@@ -113,7 +113,10 @@ class Loop:
 
     async def run(self) -> Session:
         """Go on until the session is closed. Raises `Fenced`, `StoreUnavailable` or `Damaged`."""
-        self._inbox += [outcome for outcome, _ in self._refused(trailing(self.log, self.state.opened))]
+        came_before = [
+            *trailing(self.log, self.state.opened), *commands(self.log, self.state.opened, self.state.seq + 1),
+        ]  # fmt: skip
+        self._inbox += [outcome for outcome, _ in self._refused(came_before)]
         async with anyio.create_task_group() as tasks:
             self.dispatch.begin(tasks, self)
             idle = False

@@ -42,6 +42,12 @@ def trailing(log: Log, before: int) -> list[Event]:
     return found
 
 
+def commands(log: Log, after: int, before: int) -> list[Event]:
+    """The commands between two events."""
+    events = (decode(stored.header, stored.body, stored.hidden) for stored in log.read(after=after, before=before))
+    return [event for event in events if event.type in COMMANDS]
+
+
 def fold_screened(log: Log, screen: Screen) -> Session:
     """The state after the last event, but for what the next owner will refuse: to decide what to open it with."""
     state = fold(log)

@@ -57,11 +57,13 @@ def claim(
     writable: tuple[str, ...] = (),
     taken: Taken | None = None,
     roles: tuple[Role, ...] = (),
+    first: Draft | None = None,
 ) -> Ownership:
     """Take ownership: the lock, the epoch and the `session.opened` event. `specs` is asked once with the new epoch
     and returns the tools on offer. `secrets` become placeholders in what is gathered. `sandbox` says what commands run
     in, `writable` where they may write to: no program is taken from there. `roles` are what agents can be spawned as.
-    With `taken` the same transaction records from whom the session was taken. Raises `Busy` while another process owns
+    With `taken` the same transaction records from whom the session was taken; `first`, what its person says with the
+    opening: no kill comes between the two. Raises `Busy` while another process owns
     the session, `UsageError` for a folder whose name is no text."""
     if clean(workspace).exact is not None:
         raise UsageError(
@@ -95,10 +97,11 @@ def claim(
         return seal(body, "main", 0)
 
     def record(found: Claim) -> list[Draft]:
+        said = [first] if first is not None else []
         if taken is None:
-            return []
+            return said
         fields = msgspec.structs.asdict(taken)
-        return [seal(OwnershipTaken(epoch=found.epoch, **fields), "main", found.head.seq + 1)]
+        return [seal(OwnershipTaken(epoch=found.epoch, **fields), "main", found.head.seq + 1), *said]
 
     hit("before_claim")
     ownership = log.claim(opened, record, seize=taken is not None and taken.forced)

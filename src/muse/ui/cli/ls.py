@@ -119,6 +119,8 @@ def state_words(entry: app.Entry) -> str:
         return f"stopped, waits for {_waits_for(entry)} (resume)"
     if entry.state == "stopped" and "main" in entry.paused:
         return "stopped, paused (continue)"
+    if entry.state == "stopped" and not entry.prompted:
+        return "stopped, no prompt yet"
     return {"stopped": "stopped (resume)", "empty": "empty", "damaged": "damaged"}[entry.state]
 
 

@@ -90,11 +90,11 @@ def _nothing(log: app.Log, state: app.Session, live: Live, after: int | None) ->
             live.event(event)
     name = short(log.session)
     if not state.prompts:
-        words = "it has had no prompt yet"
+        words, then = "nothing was asked of it yet", "begin"
     else:
         outcome = state.outcome or state.agents["main"].outcome or "done"
-        words = f"nothing is left to do ({outcome_words(outcome)})"
-    live.say(f'session {log.session}: {words}. To give it more: muse resume {name} "…"')
+        words, then = f"nothing is left to do ({outcome_words(outcome)})", "give it more"
+    live.say(f'session {log.session}: {words}. To {then}: muse resume {name} "…"')
     log.close()
     return 0
 
