@@ -42,3 +42,24 @@ def test_killed_between_the_wish_and_its_agent_there_is_one_agent_and_it_works_o
         assert [event["body"]["outcome"] for event in rig.of_type("agent.finished")] == ["done"]
         verified = rig.muse("replay", "last", "--verify")
         assert (verified.returncode, "nothing diverges" in verified.stdout) == (0, True), verified.stdout
+
+
+def test_a_wish_that_a_stopped_host_did_not_hear_is_followed_by_the_next_one(tmp_path: Path) -> None:
+    wait = {"uses": [["shell", {"command": "touch ~/begun; until test -e ~/go; do sleep 0.02; done"}]]}
+    lanes = [{"when": TASK, "steps": [{"text": "The moon."}]}]
+    with Rig(tmp_path) as rig:
+        script = rig.folder / "script.json"
+        script.write_text(json.dumps({"steps": [wait, {"text": "Ah."}], "lanes": lanes}))
+        host = rig.start("exec", "--yolo", "-m", f"scripted/{script}", "do it")
+        rig.wait_for((rig.home / "begun").exists)
+        host.send_signal(signal.SIGSTOP)
+        said = rig.muse("spawn", "last", TASK, "--json")
+        answer = json.loads(said.stdout)
+        assert (answer["running"], answer["agent"], answer["refused"]) == (True, "", ""), "it may still come, or not"
+        host.kill()
+        host.wait()
+        (rig.home / "go").touch()
+        assert rig.muse("resume", "last").returncode == 0
+        assert [event["cause"] for event in rig.of_type("agent.spawned")][1:] == [answer["seq"]]
+        assert len(rig.of_type("result.delivered")) == 1
+        assert rig.muse("replay", "last", "--verify").returncode == 0
