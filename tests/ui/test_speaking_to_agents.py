@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from muse import app
+from muse.errors import UsageError
 from muse.event.content import Block, ToolSpec
 from muse.event.kinds import (
     AgentFinished,
@@ -33,6 +34,10 @@ from muse.event.kinds import (
 from muse.event.kinds import QuestionAnswered as Answered
 from muse.event.kinds import QuestionAsked as Asked
 from muse.ui.cli import completing
+from muse.ui.cli.address import Address
+from muse.ui.cli.answering import replied
+from muse.ui.cli.inbox import waiting_in
+from muse.ui.cli.speaking import listening
 from muse.view.lines import json_line
 from tests.ui.asking import Answer, ask
 from tests.ui.told import SETTINGS, Telling
@@ -304,6 +309,17 @@ def test_of_two_answers_the_first_counts_and_the_other_is_late(fan: Fan) -> None
     told_again = subprocess.run(["bash", "-c", f"printf '%s|' {command}"], capture_output=True, text=True, check=True)
     assert told_again.stdout.split("|")[:-1] == ["steer", f"{NAME}:main.1", "it's blue,\n  I'd say"]
     assert "what you said, too" in fan.refused("answer", f"{NAME}@{fan.question}", "red")
+
+
+def test_an_answer_that_another_one_overtakes_is_late_as_well(fan: Fan) -> None:
+    address = Address(NAME, "main.1", fan.question)
+    with listening(fan.telling.path, address, "test") as to:
+        (one,) = waiting_in(to.log, to.state, to.path)
+        first = fan.said("answer", f"{NAME}@{fan.question}", "red")["seq"]
+        with pytest.raises(UsageError, match=f"“red” \\(#{first}\\)") as late:
+            replied(to, one, "2")
+    assert late.value.hint == f"to say it still: muse steer {NAME}:main.1 blue"
+    assert [event["body"]["text"] for event in fan.events(first)] == ["blue"], "it is kept"
 
 
 def test_an_answer_that_was_not_followed_leaves_the_question_open(fan: Fan) -> None:

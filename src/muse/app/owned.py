@@ -23,7 +23,7 @@ from muse.errors import MuseError
 from muse.event.content import Settings, ToolSpec
 from muse.event.envelope import Event
 from muse.event.told import Lane
-from muse.log.protocol import Log
+from muse.log.protocol import Draft, Log
 from muse.runtime.children import children
 from muse.runtime.dispatch import Equipment
 from muse.runtime.outputs import read_output
@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 class Owned:
     """A session that this process owns: what `exec`, `resume` and the chat drive."""
+
+    _blobs: Log | None = None
 
     def __init__(
         self,
@@ -60,8 +62,7 @@ class Owned:
         first: msgspec.Struct | None = None,
     ) -> None:
         """`on_fatal` is called when the session cannot go on (fenced, full disk); if it returns, what runs is
-        cancelled, so a front door that wants commands to go on ends the process there (`leave`, then exit). `first` is
-        a command that is recorded with the opening, in one transaction."""
+        cancelled: who wants commands to go on ends the process there. `first` is recorded with the opening."""
         from muse.effect.runner import Runner, RunnerLeftovers
         from muse.effect.tool import builtin_tools
 
@@ -93,16 +94,12 @@ class Owned:
             found.update(tools(self.sandbox))
             return (*(tool.spec for tool in found.values()), *agent_tools({one.name: one.description for one in roles}))
 
-        said = seal(self._secrets.masked(first), "main", 0) if first is not None else None
         ownership = claim(
             log, settings, str(workspace), specs, name=name, fresh=fresh, secrets=self._secrets,
-            sandbox=self.sandbox.says, writable=self.sandbox.writable, taken=taken, roles=roles, first=said,
+            sandbox=self.sandbox.says, writable=self.sandbox.writable, taken=taken, roles=roles,
+            first=self._sealed(first) if first is not None else None,
         )  # fmt: skip
-        if said is not None:
-            self._mine.add(said.id)
-        self._runner = runners[0]
-        self._submitter = log.another()
-        self._blobs: Log | None = None
+        self._runner, self._submitter = runners[0], log.another()
         self._watching = Watching(config, log, workspace, ownership.epoch, self._secrets, self.sandbox.writable)
         self._trees = Worktrees(config, log, workspace, ownership.epoch, self._secrets, self.sandbox, tools)
         equipment = Equipment(
@@ -160,11 +157,14 @@ class Owned:
 
     def submit(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> int:
         """Submit a command, through the log like anybody else and without known secrets, and return its seq."""
-        draft = seal(self._secrets.masked(body), agent, cause)
-        self._mine.add(draft.id)
-        seq = self._submitter.submit(draft)
+        seq = self._submitter.submit(self._sealed(body, agent, cause))
         self.running.poke()
         return seq
+
+    def _sealed(self, body: msgspec.Struct, agent: str = "main", cause: int = 0) -> Draft:
+        draft = seal(self._secrets.masked(body), agent, cause)
+        self._mine.add(draft.id)
+        return draft
 
     def _screen(self, event: Event) -> Literal["", "below_runner", "no_origin"]:
         return "" if event.id in self._mine else screen(event)

@@ -78,7 +78,8 @@ MOVES_TOLD_SINCE = 2
 
 
 STEERS_OUTLIVE_SINCE = 3
-"""The first version of the rules under which words to a turn that is being cancelled begin the next one."""
+"""The first version of the rules under which words to a turn that is being cancelled begin the next one, and those to
+a session without a prompt its first."""
 
 
 def evolve(state: Session, event: Event, undo: Undo | None = None) -> set[str]:
@@ -208,7 +209,7 @@ def _prompted(state: Session, event: Event, body: UserPrompted) -> set[str]:
 def _steered(state: Session, event: Event, body: AgentSteered) -> set[str]:
     agent = state.agents.get(event.agent)
     said = Said(seq=event.seq, text=body.text, source="steer")
-    if agent is None and event.agent == "main":  # before the first prompt, they are one
+    if agent is None and event.agent == "main" and state.rules >= STEERS_OUTLIVE_SINCE:  # they are the first prompt
         state.prompts += 1
         state.early = (*state.early, msgspec.structs.replace(said, source="prompt"))
         return {event.agent}

@@ -167,8 +167,18 @@ class Asking:
             return False, False
         assert self.owned is not None
         said = QuestionAnswered(question=event.seq, text=answer, origin=app.origin(CLIENT))
-        self.owned.submit(said, event.agent, event.seq)
+        known = self._state.seq if self._is_open(event.seq) else event.seq
+        self._say_late(event, known, self.owned.submit(said, event.agent, event.seq), answer)
         return True, False
+
+    def _say_late(self, event: Event, after: int, before: int, answer: str) -> None:
+        """Tell the person when somebody was quicker, or the call ended: between these two events."""
+        assert self.owned is not None
+        between = (self.owned.event(seq) for seq in range(after + 1, before))
+        closed = app.closed_by(event, (one for one in between if one is not None))
+        if closed is not None:
+            error = app.too_late(event, closed, self._state, self._name, answer)
+            self._live.say(f"  {error}; {error.hint}", "33")
 
     async def _key(self, event: Event, body: ApprovalRequested, terminal: Terminal) -> tuple[bool, bool]:
         """A key for a request: whether it is answered, and whether the terminal is gone."""

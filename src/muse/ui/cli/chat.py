@@ -137,11 +137,9 @@ class Chat:
             text = first or (None if at_once else await self._first())
             if text is None and not at_once:
                 return self._code
-            drive = self._drive = _Drive(self._begin(), self._interrupted)
+            drive = self._drive = _Drive(self._begin(), self._interrupted, text or "")
             drive.listen(self._heard)
             drive.follow(self._at_question)
-            if text:
-                drive.prompt(text)
             self._turn(True)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._converse, drive)
@@ -294,9 +292,9 @@ class Chat:
 class _Drive(Drive):
     """A session that stays open between turns."""
 
-    def __init__(self, job: Job, interrupted: Callable[[], None]) -> None:
+    def __init__(self, job: Job, interrupted: Callable[[], None], prompt: str) -> None:
         self._between = interrupted
-        super().__init__(job)
+        super().__init__(job, prompt)
 
     def interrupted(self) -> None:
         """A Ctrl-C that came as a signal."""

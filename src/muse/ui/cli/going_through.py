@@ -71,7 +71,7 @@ class GoingThrough:
                 except _Elsewhere:
                     self._live.answered("(it needs no answer any more)")
                 except UsageError as error:
-                    self._live.say(f"{error}", "31")
+                    self._live.say(f"{error}{f'; {error.hint}' if error.hint else ''}", "31")
                 if not to.pid and one.address not in self.later:
                     self._live.say(f"  nobody runs this session: it takes effect at muse resume {to.name}", "2")
 
