@@ -4,7 +4,8 @@ import pytest
 
 from muse.event.content import Block
 from muse.event.conversation import Answered, Said
-from muse.fold.state import Agent, Session, Timer
+from muse.event.kinds import AgentWanted
+from muse.fold.state import Agent, Session, Timer, Want
 from muse.view.rest import last_words, rest
 from tests.view.test_fleet import DERIVED, SETTINGS, SHORT, WAIT, child, model, run
 
@@ -48,6 +49,15 @@ def test_it_works_as_long_as_it_or_one_below_it_can_go_on_without_a_person(
     agent: Agent, state: dict[str, object], main: str, own: str
 ) -> None:
     assert (found(agent, **state), found(agent, of="main.1", **state)) == (main, own)  # type: ignore[arg-type]  # by name
+
+
+def test_an_agent_that_is_wanted_below_it_is_something_left_to_do() -> None:
+    wants = {"main.1": (Want(seq=7, body=AgentWanted(task="t")),)}
+    rests = child(turn=False, outcome="done")
+    assert found(rests, of="main.1", wants=wants) == "works"
+    assert found(rests, of="main.1", wants=wants, alive=False) == "stopped"
+    paused = child(turn=False, outcome="done", paused=True)
+    assert found(paused, of="main.1", wants=wants) == "paused main.1"
 
 
 def test_what_would_go_on_is_stopped_where_nobody_runs_it_and_what_waits_for_a_person_still_does() -> None:

@@ -48,7 +48,7 @@ def rest(state: Session, agent_id: str, *, alive: bool) -> Rest:
         word, about = ended
         return Rest(agent=agent_id, word=word, about=about, alive=alive)
     if agent is None:
-        word = "idle" if not state.early else "works" if alive else "stopped"
+        word = "idle" if not (state.early or state.wants) else "works" if alive else "stopped"
         return Rest(agent=agent_id, word=word, alive=alive)
     all_of_it = [agent, *below(state, agent.id)]
     if not any(_goes_on(state, one) for one in all_of_it):
@@ -85,7 +85,7 @@ def _goes_on(state: Session, agent: Agent) -> bool:
     if agent.finished or stuck(state, agent):
         return False
     if not agent.turn:
-        return bool(agent.queue) and not agent.paused
+        return bool(agent.queue or agent.id in state.wants) and not agent.paused
     if agent.preparing:
         return True
     if agent.call is not None:
@@ -114,7 +114,7 @@ def _awaited(state: Session, agents: list[Agent]) -> Iterator[tuple[Word, str, s
             if (whom := call.partition("/")[0]) in meant:
                 yield word, "", whom, seq
     for agent in agents:
-        if agent.paused and (agent.turn or agent.queue):
+        if agent.paused and (agent.turn or agent.queue or agent.id in state.wants):
             yield "paused", "", agent.id, 0
     for agent in agents:
         if stuck(state, agent):
