@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -106,13 +106,17 @@ def test_what_is_said_when_a_tree_was_just_made_or_taken_away_has_it_done_no_sec
 class Slow(Trees):
     """Its agent is cancelled while it makes a tree, which takes until the agent has ended."""
 
+    target: Literal["turn", "agent"] = "agent"
+
     def __init__(self, shared: Place, rig: Rig) -> None:
         super().__init__(shared, rig.folder)
         self.rig = rig
 
     async def prepare(self, agent: str, source: Path, since: int, lanes: frozenset[str]) -> WorktreePrepared:
+        if self.counts["made"]:
+            return await super().prepare(agent, source, since, lanes)
         handle = self.rig.handle()
-        handle.submit(seal(CancelRequested(target="agent"), CHILD, 0))
+        handle.submit(seal(CancelRequested(target=self.target), CHILD, 0))
         handle.close()
         with anyio.fail_after(60):
             while not any(event.type == "agent.finished" for event in self.rig.seen):
@@ -125,6 +129,18 @@ def test_who_is_cancelled_while_its_tree_is_made_ends_at_once_and_the_tree_goes(
     assert trees.counts == {"made": 1, "taken away": 1}
     types = [event.type for event in rig.events()]
     assert types.index("worktree.removed") < types.index("session.closed")
+    assert verify_story(rig.handle(), RULES).divergence is None
+
+
+class SlowTurn(Slow):
+    """Only the turn is cancelled: the agent can be spoken to."""
+
+    target = "turn"
+
+
+def test_who_was_cancelled_before_its_first_step_and_is_spoken_to_afterwards_gets_a_tree_again(rig: Rig) -> None:
+    trees = run(rig, "worktree.removed", UserPrompted(text="and the rest"), SlowTurn)
+    assert trees.counts == {"made": 2, "taken away": 2}
     assert verify_story(rig.handle(), RULES).divergence is None
 
 

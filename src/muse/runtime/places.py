@@ -109,8 +109,9 @@ class TreeCare:
 
     @property
     def is_clearing(self) -> bool:
-        """Whether a tree is being taken away: then the session does not close yet, so that it says so."""
-        return bool(self._busy)
+        """Whether a tree is being made or taken away, or is there for nobody as soon as the log says that it was made:
+        then the session does not close yet, so that it says what became of it."""
+        return bool(self._busy) or any(self._is_to_go(agent_id) for agent_id in self._told)
 
     def is_busy(self, agent: str) -> bool:
         """Whether the tree that an agent works in is being made or taken away."""
@@ -139,17 +140,21 @@ class TreeCare:
         if agent.preparing and agent.turn:
             self._busy.add(agent.id)
             self._start(self._prepare, agent.id)
-        elif agent.finished and agent.workspace and not agent.kept and not self._is_shared(state, agent.id):
+        elif self._is_to_go(agent.id):
             self._busy.add(agent.id)
             self._start(self._clear, agent.id)
 
-    def _is_shared(self, state: Session, agent_id: str) -> bool:
-        return any(agents.home(state, one) == agent_id for one in state.unfinished)
+    def _is_to_go(self, agent_id: str) -> bool:
+        state = self._to.state
+        agent = state.agents[agent_id]
+        if not agent.finished or not agent.workspace or agent.kept:
+            return False
+        return not any(agents.home(state, one) == agent_id for one in state.unfinished)
 
     async def _prepare(self, agent_id: str) -> None:
         state = self._to.state
         agent = state.agents[agent_id]
-        cause = agent.cause if agent.answered else agent.spawned
+        cause = agent.cause
         try:
             if self._trees is None:
                 body = WorktreePrepared(path="", base="", error="this host makes no working trees")
