@@ -352,12 +352,40 @@ def test_a_malformed_event_id_is_refused(owned: SqliteLog, id_: str) -> None:
         owned.submit(draft("note.added", {"text": "x"}, id=id_))
 
 
+OPEN = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM events').fetchall()"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="SQLite sets the owner of a file beside the log for root only")
-def test_that_the_owner_opens_its_log_once_more_is_no_reason_to_look_at_all_of_it(owned: SqliteLog) -> None:
+@pytest.mark.parametrize("who", ["the owner", "another process"])
+def test_that_somebody_opens_the_log_is_no_reason_to_look_at_all_of_it(owned: SqliteLog, path: Path, who: str) -> None:
     """What is only kept beside the log, and dropped after such a look, stays."""
     owned.save_checkpoint(10, 1, b"state")
     owned.append([draft()], [], 10, 1)
     time.sleep(0.02)  # so that the file system's clock goes on
-    with owned.another():
-        owned.append([draft()], [], 11, 1)
-        assert owned.load_checkpoint(1) == (10, b"state")
+    before = Path(f"{path}-wal").stat()
+    if who == "the owner":
+        owned.another().close()
+    else:
+        other(OPEN, path)
+    after = Path(f"{path}-wal").stat()
+    assert after.st_ctime_ns > before.st_ctime_ns, "it looks as if it had been changed"
+    assert not owned.changed()
+    owned.append([draft()], [], 11, 1)
+    assert owned.load_checkpoint(1) == (10, b"state")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SQLite sets the owner of a file beside the log for root only")
+def test_bytes_in_the_write_ahead_log_whose_time_was_put_back_are_found_in_turn(owned: SqliteLog, path: Path) -> None:
+    owned.append([draft("note.added", {"text": "a needle"}), *(draft() for _ in range(80))], [], 10, 1)
+    wal = Path(f"{path}-wal")
+    before = wal.stat()
+    scribble(wal, "a needle")
+    os.utime(wal, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def go_on() -> None:
+        for _ in range(10):
+            other(OPEN, path)
+            owned.append([draft()], [], owned.head().seq, 1)
+
+    with pytest.raises(Damaged, match="event 11"):
+        go_on()

@@ -49,8 +49,9 @@ class Unexplained(Exception):
     """Somebody changed the log, and no command explains it: `Guard.verify` must pass before anything is appended."""
 
 
-_Seen = tuple[int, int, int, int, int]
-"""Of a file: device, inode, links, size, and when it was changed (ns). The first two are the file itself."""
+_Seen = tuple[int, int, int, int, int, int]
+"""Of a file: device, inode, links, size, when its content was changed (ns), and when anything of it was. The first two
+are the file itself."""
 
 
 class Guard:
@@ -67,7 +68,7 @@ class Guard:
         self._known = Head(0, genesis(session))
         self._audited = 0
         self._check_at = 0.0
-        self._main: _Seen = (0, 0, 0, 0, 0)
+        self._main: _Seen = (0, 0, 0, 0, 0, 0)
         self.take(db)
 
     def take(self, db: apsw.Connection) -> None:
@@ -76,7 +77,7 @@ class Guard:
         if found is None:
             raise self._lost(db, None) if self._main[1] else Damaged(f"{self._path} was removed while it was opened")
         self._main, self._wal, self._shm = found, _seen(self._wal_name), _seen(self._shm_name)
-        self._moved = self._main_moved = False
+        self._moved = self._main_moved = self._opened = False
         self._ended = self._activity().ended
         self._version = number(db, "PRAGMA data_version")
         self._schema = number(db, "PRAGMA schema_version")
@@ -91,16 +92,6 @@ class Guard:
         main = _seen(self._main_name)
         if main is not None and main[:2] == self._main[:2]:
             self._main, self._main_moved = main, False
-
-    @contextlib.contextmanager
-    def own_handle(self) -> Iterator[None]:
-        """While this process opens the log once more. For root, SQLite sets the owner of the write-ahead log then, to
-        who it is already, and so the time of its last change."""
-        before = _seen(self._wal_name)
-        yield
-        after = _seen(self._wal_name)
-        if before is not None and before == self._wal and after is not None and after[:4] == before[:4]:
-            self._wal = after
 
     # ------------------------------------------------------------------ before and inside a write
 
@@ -119,7 +110,10 @@ class Guard:
         # from writing over it.
         if wal != self._wal:
             self._require_same("-wal", self._wal, wal)
-            self._moved = True
+            if _was_opened(self._wal, wal):
+                self._wal, self._opened = wal, True
+            else:
+                self._moved = True
         if shm != self._shm:
             self._require_same("-shm", self._shm, shm)
             self._shm = shm
@@ -141,10 +135,13 @@ class Guard:
 
     def look(self, db: apsw.Connection, *, commands: bool) -> bool:
         """Whether others wrote since the last look, in a way that is explained: by `commands` that were found to be
-        right, or by this process's other handles. Raises Unexplained."""
-        version = number(db, "PRAGMA data_version")
+        right, or by this process's other handles; or whether they only opened the log. Raises Unexplained."""
+        version, opened = number(db, "PRAGMA data_version"), self._opened
+        self._opened = False
         if version == self._version and not self._moved:
-            return False
+            if opened:
+                db.release_memory()  # so that what is looked at comes from the files
+            return opened
         activity = self._activity()
         ours = activity.begun > self._ended
         explained = ours or (commands and not self._main_moved)  # a command leaves the main file as it is
@@ -303,7 +300,14 @@ def _seen(name: str) -> _Seen | None:
         found = os.stat(name)
     except OSError:
         return None
-    return (found.st_dev, found.st_ino, found.st_nlink, found.st_size, found.st_ctime_ns)
+    return (found.st_dev, found.st_ino, found.st_nlink, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _was_opened(known: _Seen | None, found: _Seen | None) -> bool:
+    """Whether what befell the write-ahead log is what SQLite does to it when it opens it for root: its owner is set, to
+    who it is already (os_unix.c, robustFchown). A few old events are looked at then, not all of the log, or every
+    reader would hold the owner up for as long as that takes."""
+    return os.geteuid() == 0 and known is not None and found is not None and found[:5] == known[:5]
 
 
 def _name_of(file: tuple[int, int]) -> str:
