@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import resource
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -226,3 +227,18 @@ def test_a_large_log_is_checked_in_several_processes_with_the_same_verdict(
         assert verify(log, jobs=1) == report
         log._db.execute("UPDATE events SET body = ? WHERE seq IN (1501, 2001)", (b'{"n":2}',))
         assert failures(verify(log, jobs=2)) == {"bodies": 1_501}
+
+
+def test_a_few_events_of_many_lines_are_checked_in_several_processes_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line is a leaf, and it is leaves that take time: a megabyte of short lines is half a million of them."""
+    for limit in ("ALONE_LEAVES", "BATCH_LEAVES"):
+        monkeypatch.setattr(verdict, limit, 1_000)
+    events = session()
+    for seq in (2, 3):
+        events.append(event(seq, events[-1].hash, {"text": "a\n" * 2_000}))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    assert verify_stored("s", events[:2], None, jobs=2).exit_code == 0
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime == before, "the first of them is no reason yet"
+    bad = [*events[:2], dataclasses.replace(events[2], body=encode({"text": "b\n" * 2_000}))]
+    assert failures(verify_stored("s", bad, None, jobs=2)) == {"bodies": 3}
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime > before

@@ -34,8 +34,11 @@ Named = tuple[str, int]
 
 BATCH_EVENTS: Final = 500
 BATCH_BYTES: Final = 1024 * 1024
+BATCH_LEAVES: Final = 50_000
 ALONE_BATCHES: Final = 60
-"""So many batches are checked in this process before others are started, which costs about as much."""
+ALONE_LEAVES: Final = 400_000
+"""So many batches, or leaves in them, are checked in this process before others are started, which costs about as much.
+It is leaves that cost: a text of short lines has hundreds of thousands of them in a megabyte."""
 AHEAD_PER_JOB: Final = 3
 
 STRUCTURE: Final = "file structure"
@@ -306,21 +309,32 @@ def _until_damage(events: Iterator[Stored], links: _Links) -> Iterator[Stored]:
 
 def _batches(events: Iterator[Stored]) -> Iterator[list[Stored]]:
     batch: list[Stored] = []
-    size = 0
+    size = leaves = 0
     for event in events:
         batch.append(event)
         size += len(event.body or event.hidden or b"")
-        if len(batch) == BATCH_EVENTS or size >= BATCH_BYTES:
+        leaves += event.count
+        if len(batch) == BATCH_EVENTS or size >= BATCH_BYTES or leaves >= BATCH_LEAVES:
             yield batch
-            batch, size = [], 0
+            batch, size, leaves = [], 0, 0
     if batch:
         yield batch
+
+
+def _few(batches: Iterator[list[Stored]]) -> Iterator[list[Stored]]:
+    """The first of them, as long as it is not worth while to start other processes."""
+    leaves = 0
+    for batch in islice(batches, ALONE_BATCHES):
+        yield batch
+        leaves += sum(event.count for event in batch)
+        if leaves >= ALONE_LEAVES:
+            return
 
 
 def _checked(events: Iterator[Stored], jobs: int) -> Iterator[tuple[list[Stored], list[Checked]]]:
     """Each batch of events with what was found, in order; what is beyond a small log on all cores."""
     batches = _batches(events)
-    for batch in batches if jobs == 1 else islice(batches, ALONE_BATCHES):
+    for batch in batches if jobs == 1 else _few(batches):
         yield batch, [check_event(event) for event in batch]
     more = next(batches, None)
     if more is None:
