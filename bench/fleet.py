@@ -63,6 +63,9 @@ class Instant:
         """Everything is."""
         return True
 
+    def observe_wanted(self, *, durable: bool) -> None:
+        """Nothing is looked at."""
+
     def observed(self, one: Due) -> Due:
         """Nothing was."""
         return one
