@@ -4,16 +4,20 @@ import fcntl
 import random
 import secrets
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from muse.errors import Busy, Fenced, StoreUnavailable
 from muse.log.lock import acquire, is_held, read_owner, start_time
 from muse.log.sqlite import SqliteLog
 from muse.log.verify import verify
+from muse.log.wal import Tail, look_behind
 from muse.testing.store import COMMANDS, draft, header_of, own
 
 from .conftest import Start
@@ -182,3 +186,59 @@ def test_who_only_asks_whether_a_session_runs_keeps_nobody_from_running_it(path:
         over.start()
         acquire(lock).release()
         over.join()
+
+
+def half_an_append(path: Path) -> apsw.Connection:
+    """A connection that has written frames of a transaction, and has not committed it."""
+    db = apsw.Connection(str(path))
+    for statement in (
+        "PRAGMA cache_size = 1",
+        "BEGIN IMMEDIATE",
+        "INSERT INTO checkpoints VALUES (0, 0, zeroblob(90000))",
+    ):
+        db.execute(statement)
+    return db
+
+
+def test_who_opens_a_log_beside_an_append_waits_for_it_and_does_not_move_it_into_the_main_file(
+    log: SqliteLog, path: Path
+) -> None:
+    """To its owner that looks as if somebody rewrote the log: it verifies all of it, and gives up at the third time."""
+    own(log)
+    size = Path(f"{path}-wal").stat().st_size
+    db = half_an_append(path)
+    assert Path(f"{path}-wal").stat().st_size > size + 40_000
+    main = path.stat()
+    opened: list[Tail] = []
+
+    def look() -> None:
+        with SqliteLog.open(path, commands=COMMANDS) as other:
+            opened.append(other.tail)
+
+    opening = threading.Thread(target=look)
+    opening.start()
+    time.sleep(0.1)
+    assert opened == []
+    db.execute("COMMIT")
+    opening.join()
+    assert [(tail.lost, tail.unfinished) for tail in opened] == [(False, False)]
+    assert (path.stat().st_mtime_ns, path.stat().st_size) == (main.st_mtime_ns, main.st_size)
+    db.close()
+
+
+def test_who_looks_while_an_append_is_just_being_published_is_not_told_that_the_log_is_locked(
+    log: SqliteLog, path: Path
+) -> None:
+    """Both copies of the header of the shared index differ for that moment, and SQLite then says busy at once. Another
+    process has them differ: this one must not open the file."""
+    own(log)
+    db = half_an_append(path)
+    flip = (
+        "import os, sys; shm = os.open(sys.argv[1], os.O_RDWR); old = os.pread(shm, 1, 60)[0]; "
+        "os.pwrite(shm, bytes([old ^ 1]), 60)"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", flip, f"{path}-shm"], check=True)
+        assert not look_behind(log._db, path).lost
+    db.execute("COMMIT")
+    db.close()

@@ -245,7 +245,16 @@ class SqliteReader:
             self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # it would overwrite what `recover` can save
         elif self.tail.unfinished and not self.read_only:
             with contextlib.suppress(apsw.Error):  # busy, or a full disk: the next opening does it
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                if self._is_left_unfinished():
+                    self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def _is_left_unfinished(self) -> bool:
+        """Whether nobody is at the append that is not whole: who is, has written it once another may write. To move a
+        living owner's log into the main file would look to it as if somebody rewrote that."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("ROLLBACK")
+        seen, self.tail = self.tail, look_behind(self._db, self.path)
+        return self.tail.unfinished and self.tail.used == seen.used
 
     def check(self) -> Head:
         """Follow the chain of stored roots through the whole log; its head. Raises Damaged at the first event that does

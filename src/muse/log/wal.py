@@ -7,6 +7,7 @@ when the one before is durable. This module must not know events.
 """
 
 import os
+import time
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -15,21 +16,27 @@ import apsw
 from muse.log.pages import FRAME_HEADER_BYTES, WAL_HEADER_BYTES, Frame, WalHeader, frame_holds, frames_of, likely_header
 
 _TRIES: Final = 3
+_PAUSE_SECONDS: Final = 0.001
 
 
 class Tail(NamedTuple):
     """`lost`: whole appends stand behind damage. `unfinished`: an append stands at the end that is not whole: it was
-    cut off before it was acknowledged, or damaged since; nothing can tell which."""
+    cut off before it was acknowledged, or damaged since; nothing can tell which; or somebody is just writing it. `used`
+    is how many frames SQLite accepts."""
 
     lost: bool = False
     unfinished: bool = False
+    used: int = 0
 
 
 def look_behind(db: apsw.Connection, path: Path) -> Tail:
     """Look behind the end of the write-ahead log of `path`; `db` has read from it. It costs what stands there."""
     wal = Path(f"{path}-wal")
     for _ in range(_TRIES):
-        used, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        used = _used(db)
+        if used is None:
+            time.sleep(_PAUSE_SECONDS)
+            continue
         try:
             with wal.open("rb") as file:
                 start = file.read(WAL_HEADER_BYTES)
@@ -38,9 +45,18 @@ def look_behind(db: apsw.Connection, path: Path) -> Tail:
                 same = file.read(WAL_HEADER_BYTES) == start
         except FileNotFoundError:
             return Tail()
-        if same and db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0] == used:
-            return found  # else somebody writes right now, and what was seen is of no moment
+        if same and _used(db) == used:
+            return found._replace(used=used)  # else somebody writes right now, and what was seen is of no moment
     return Tail()
+
+
+def _used(db: apsw.Connection) -> int | None:
+    """How many frames SQLite accepts. None while another process is just writing that down: no busy handler is asked
+    then."""
+    try:
+        return db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+    except apsw.BusyError:
+        return None
 
 
 def _look(file: BinaryIO, used: int, path: Path) -> Tail:
