@@ -85,6 +85,7 @@ from muse.app.roles import find_roles as find_roles
 from muse.app.sandbox import default_sandbox as default_sandbox
 from muse.app.sandbox import machine as machine
 from muse.app.sent import last_of as last_of
+from muse.app.sent import no_agent as no_agent
 from muse.app.sent import request_at as request_at
 from muse.app.settings import APPROVAL_TIMEOUT as APPROVAL_TIMEOUT
 from muse.app.settings import SCRIPTED as SCRIPTED

@@ -1,10 +1,15 @@
 """What a model was sent: at a request, or the last one before any other event; and the last event of an agent."""
 
+from collections.abc import Iterable
+from typing import Final
+
 from muse.app.models import rules
 from muse.errors import Incomplete, UsageError
 from muse.event.kinds import LogImported
 from muse.event.sent import Sent
 from muse.runtime.reading import Reading
+
+AGENTS_NAMED_MAX: Final = 8
 
 
 def request_at(reading: Reading, seq: int, agent: str = "") -> Sent:
@@ -36,5 +41,13 @@ def last_of(reading: Reading, agent: str = "") -> int:
         return head
     found = reading.last_of(agent)
     if not found:
-        raise UsageError(f"there is no agent {agent} in {reading.session}", hint="muse agents SESSION lists them")
+        raise no_agent(agent, reading.session, [one.agent for one in reading.earlier(head + 1, ("agent.spawned",))])
     return found
+
+
+def no_agent(agent: str, session: str, there: Iterable[str]) -> UsageError:
+    """What is said of an agent that a session has not; `there` are those that it has."""
+    names = sorted(set(there), key=lambda name: [int(part) for part in name.split(".")[1:]])
+    more = f" and {len(names) - AGENTS_NAMED_MAX:,} more" if len(names) > AGENTS_NAMED_MAX else ""
+    hint = f"there is: {', '.join(names[:AGENTS_NAMED_MAX]) or 'none yet'}{more}"
+    return UsageError(f"there is no agent {agent} in {session}", hint=hint)

@@ -131,10 +131,8 @@ def _print(fleet: Fleet, place: Place | None, out: Answers, *, as_json: bool, fo
     fleet.look()
     lane = place.address.agent if place is not None else ""
     if lane and not any(row.agent == lane for session in fleet.sessions for row in session.agents):
-        some = ", ".join(row.agent for session in fleet.sessions for row in session.agents[:8])
-        raise UsageError(
-            f"there is no agent {lane} in {short_id(place.path.stem) if place else ''}", hint=f"there is: {some}"
-        )
+        name = short_id(place.path.stem) if place else ""
+        raise app.no_agent(lane, name, (row.agent for session in fleet.sessions for row in session.agents))
     for session in fleet.sessions:
         shown = _of(session, lane)
         if as_json:

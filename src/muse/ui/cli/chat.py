@@ -29,7 +29,7 @@ from muse.ui.cli.live import Live
 from muse.ui.cli.options import Flags, driving, flags_of, folder_of, prompt_of, taking
 from muse.ui.cli.person import Terminal, person
 from muse.ui.cli.prompts import Lines, Piped, Prompts
-from muse.ui.cli.resume import job_of, left_to_do
+from muse.ui.cli.resume import job_of, left_to_do, whole
 from muse.view.visible import headline
 
 HINT: Final = "/help · Ctrl-D leaves · Ctrl-C stops the turn"
@@ -59,7 +59,7 @@ def command(prompts: tuple[str, ...], go_on: bool, session: str, take_over: bool
     flags = flags_of(given)
     first = prompt_of(prompts[0]) if prompts else ""
     if go_on or session:
-        path = resolve(session or "last", folder_of(flags.folder) if flags.folder else None).path
+        path = whole(resolve(session or "last", folder_of(flags.folder) if flags.folder else None))
         live = Live(as_json=flags.as_json, quiet=flags.quiet)
         taken = taken_over(path, live, take_over=take_over, force=force)
         return talk_again(path, flags, first, taken)

@@ -82,6 +82,12 @@ def of_lane(wanted: Filter, lane: str) -> Filter:
     return msgspec.structs.replace(wanted, agents=(lane,))
 
 
+def require_agent(lane: str, past: Past, session: str) -> None:
+    """Raises UsageError when an address names an agent that the session has not; `past` has learned all events."""
+    if lane and past.agents and lane not in past.agents:
+        raise app.no_agent(lane, one_line(session), past.agents)
+
+
 def chosen(
     reading: app.Reading,
     wanted: Filter,

@@ -100,7 +100,7 @@ def require_there(state: app.Session, address: Address) -> None:
     """Raises UsageError when a session has no such agent, or no such event."""
     name = short_id(state.session)
     if address.agent not in ("", "main", *state.agents):
-        raise UsageError(f"there is no agent {address.agent} in {name}", hint=f"muse agents {name} lists them")
+        raise app.no_agent(address.agent, name, state.agents)
     if address.seq > state.seq:
         raise UsageError(f"there is no event {address.seq}: {name} has {state.seq}", hint=f"muse log {name} lists them")
 

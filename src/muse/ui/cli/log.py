@@ -11,7 +11,7 @@ from muse.event.envelope import Event
 from muse.event.kinds import COMMANDS
 from muse.ui.cli import completing
 from muse.ui.cli.address import require_event, resolve
-from muse.ui.cli.filtering import chosen, filtering, of_lane, say_nothing_found
+from muse.ui.cli.filtering import chosen, filtering, of_lane, require_agent, say_nothing_found
 from muse.ui.cli.output import Answers, answers, note
 from muse.view.filters import Filter, Past, learn
 from muse.view.lines import json_line
@@ -54,6 +54,7 @@ def command(
         past = chosen(reading, wanted, printer.past, before=upto + 1 if upto else None, seen=printer.saw)
         for event in past if last is None else deque(past, maxlen=last):
             printer.show(event)
+        require_agent(place.address.agent, printer.past, reading.session)
         if not printer.shown and last != 0 and printer.seen:
             out.flush()
             say_nothing_found(wanted, printer.past, reading.session)

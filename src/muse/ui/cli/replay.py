@@ -12,7 +12,7 @@ from muse.app.steps import Steps
 from muse.errors import Damaged, UsageError
 from muse.ui.cli import completing
 from muse.ui.cli.address import Place, require_event, resolve
-from muse.ui.cli.filtering import chosen, filtering, of_lane, say_nothing_found
+from muse.ui.cli.filtering import chosen, filtering, of_lane, require_agent, say_nothing_found
 from muse.ui.cli.output import answers, note
 from muse.ui.cli.verifying import verifying
 from muse.view.detail import detailed
@@ -74,6 +74,7 @@ def _all(place: Place, as_json: bool, detail: bool, no_color: bool, wanted: Filt
             if detail:
                 held = detailed(event, past, reading.content)
                 out.lines(detail_text(held, width=out.width, colour=out.colour))
+        require_agent(place.address.agent, past, reading.session)
         seen = reading.head().seq
         if wanted and seen and not shown:
             out.flush()

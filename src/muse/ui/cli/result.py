@@ -43,7 +43,7 @@ def command(address: str, as_json: bool) -> int:
         raise Damaged(f"{name}: what is recorded does not fit together", hint=f"muse replay {name} --verify says where")
     agent = state.agents.get(lane)
     if agent is None and lane != "main":
-        raise UsageError(f"there is no agent {lane} in {name}", hint=f"muse agents {name} lists them")
+        raise app.no_agent(lane, name, state.agents)
     found = rest(state, lane, alive=bool(app.owner_pid(place.path)))
     ended = found.word not in NOT_ENDED
     words = last_words(agent) if agent is not None and ended else Words()

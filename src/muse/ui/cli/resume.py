@@ -8,7 +8,7 @@ import msgspec
 from muse import app
 from muse.errors import Busy, UsageError
 from muse.ui.cli import completing, hosting
-from muse.ui.cli.address import resolve
+from muse.ui.cli.address import Place, resolve
 from muse.ui.cli.drive import Job, busy, drive, short, taken_over
 from muse.ui.cli.finding import here, is_here, project_folders, tilde
 from muse.ui.cli.live import Live
@@ -69,7 +69,7 @@ def command(
 
 def _find(session: str, prompt: str, folder: Path | None) -> Path:
     try:
-        return resolve(session, folder).path
+        place = resolve(session, folder)
     except UsageError as error:
         if prompt or session in ("", "last"):
             raise
@@ -77,6 +77,17 @@ def _find(session: str, prompt: str, folder: Path | None) -> Path:
         raise UsageError(
             f"{shown!r} is no session ({error})", hint=f'to give a prompt: muse resume last "{shown}"'
         ) from error
+    return whole(place)
+
+
+def whole(place: Place) -> Path:
+    """The file of a session that is to go on. Raises UsageError for the address of one of its agents, or an event."""
+    lane, name = place.address.agent, short(place.path.stem)
+    if lane in ("", "main") and not place.address.seq:
+        return place.path
+    to = f"{name}:{lane}" if lane else name
+    hint = f'muse resume {name}; words to one agent: muse steer {to} "…"'
+    raise UsageError("a session goes on as a whole", hint=hint)
 
 
 def left_to_do(state: app.Session) -> bool:

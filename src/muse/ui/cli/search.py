@@ -118,9 +118,10 @@ def _scopes(named: list[str]) -> list[Scope]:
     found = []
     for text in named:
         place = resolve(text)
-        if place.address.seq:
+        if place.address.seq or place.address.agent:
             with app.read_session(place.path) as reading:
                 require_event(reading, place.address.seq)
+                app.last_of(reading, place.address.agent)  # there is such an agent
         found.append(Scope(place.path, place.address.agent, place.address.seq))
     return found
 

@@ -13,9 +13,9 @@ from muse.event.content import BlobRef
 from muse.event.envelope import Event, Redacted, Unknown
 from muse.event.kinds import ModelRequested, ToolFinished, ToolStarted
 from muse.ui.cli import completing
-from muse.ui.cli.address import require_event, resolve
+from muse.ui.cli.address import Address, require_event, resolve
 from muse.ui.cli.files import write_file
-from muse.ui.cli.filtering import chosen, filtering, of_lane, say_nothing_found
+from muse.ui.cli.filtering import chosen, filtering, of_lane, require_agent, say_nothing_found
 from muse.ui.cli.output import Answers, answers, note
 from muse.ui.cli.requested import Wish, show_request
 from muse.view.amounts import size
@@ -73,7 +73,7 @@ def command(
     with app.read_session(place.path) as reading, answers(colour=not no_color) as out:
         require_event(reading, place.address.seq)
         if wanted:
-            _print_all(reading, of_lane(wanted, place.address.agent), place.address.seq, out, as_json)
+            _print_all(reading, wanted, place.address, out, as_json)
             return 0
         seq = place.address.seq or app.last_of(reading, place.address.agent)
         event = reading.event(seq)
@@ -97,9 +97,10 @@ def command(
     return 0
 
 
-def _print_all(reading: app.Reading, wanted: Filter, upto: int, out: Answers, as_json: bool) -> None:
+def _print_all(reading: app.Reading, wanted: Filter, address: Address, out: Answers, as_json: bool) -> None:
     """All events that are meant, each in full, in the order of the log."""
     past, shown = Past(home=str(Path.home())), 0
+    wanted, upto = of_lane(wanted, address.agent), address.seq
     for event in chosen(reading, wanted, past, before=upto + 1 if upto else None):
         if as_json:
             out.json(_json(reading, event))
@@ -108,6 +109,7 @@ def _print_all(reading: app.Reading, wanted: Filter, upto: int, out: Answers, as
                 out.line()
             _print(reading, event, past, out)
         shown += 1
+    require_agent(address.agent, past, reading.session)
     if not shown:
         say_nothing_found(wanted, past, reading.session)
 

@@ -22,7 +22,6 @@ from muse.ui.cli.output import note as say
 
 CLIENT: Final = "cli"
 TEXT_BYTES_MAX: Final = 1024 * 1024
-AGENTS_NAMED_MAX: Final = 8
 NUMBER_DIGITS_MAX: Final = 2
 """A lone word of so many digits is the number of an option, no part of a session's id."""
 
@@ -56,12 +55,7 @@ class Listener(msgspec.Struct):
         there."""
         found = self.state.agents.get(self.lane)
         if found is None and self.lane != "main":
-            there = list(self.state.agents)
-            more = f" and {len(there) - AGENTS_NAMED_MAX} more" if len(there) > AGENTS_NAMED_MAX else ""
-            raise UsageError(
-                f"there is no agent {self.lane} in {self.name}",
-                hint=f"there is: {', '.join(there[:AGENTS_NAMED_MAX])}{more}",
-            )
+            raise app.no_agent(self.lane, self.name, self.state.agents)
         return found
 
     def below(self, lane: str) -> list[app.Agent]:

@@ -66,6 +66,8 @@ def command(
             return 0
         if everywhere and address:
             raise UsageError("--all means every session", hint="leave the session out, or --all")
+        if address and (lane := resolve(address).address.agent):
+            raise UsageError("SQL asks whole sessions", hint=f"leave :{lane} out, and say WHERE agent = '{lane}'")
 
         def problem(session: str, what: str) -> None:
             problems.append(f"{session}: {what}; what is behind that was not asked")

@@ -94,9 +94,7 @@ class _One:
         self.rest = watched.rest(self.lane)
         self._since = 0.0
         if not watched.has(self.lane):
-            raise UsageError(
-                f"there is no agent {self.lane} in {self.name}", hint=f"muse agents {self.name} lists them"
-            )
+            raise app.no_agent(self.lane, self.name, [row.agent for row in watched.rows().agents])
 
     @property
     def address(self) -> str:

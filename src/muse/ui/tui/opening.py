@@ -38,12 +38,14 @@ class ReplayApp(TerminalApp[int], inherit_bindings=False):
 
 
 def opened(place: Place, reading: app.Reading, *, wanted: Filter) -> Opened:
-    """What the screen needs to know. Raises `UsageError` when the session has no such event."""
+    """What the screen needs to know. Raises `UsageError` when the session has no such event, or no such agent."""
     address = place.address
     require_event(reading, address.seq)
     home = str(Path.home())
     steps = Steps(reading, home=home)
     steps.index(FIRST_SECONDS)
+    if address.agent and steps.head and address.agent not in (span[0] for span in steps.spans):
+        app.last_of(reading, address.agent)
     named = address.session if "/" in address.session or "." in address.session else reading.session
     return Opened(
         listing=Listing(steps, reading.content, home),
