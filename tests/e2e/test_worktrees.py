@@ -347,3 +347,23 @@ def test_a_child_that_is_spoken_to_when_its_tree_is_gone_goes_on_in_another_one(
         assert finished(rig, "main.1")[-1] == ("ok", "1\nexit code 0")
         assert (rig.read("one"), rig.read("two")) == ("1\n", "2\n")
         rig.verify()
+
+
+def test_what_a_child_does_after_its_changes_were_taken_over_is_taken_over_too(tmp_path: Path) -> None:
+    """The parent asks for another draft of the same lines, having changed others itself."""
+    with Rig(tmp_path, {"text": "1\n2\n3\n4\n5\n"}) as rig:
+        path = rig.folder / "script.json"
+        apply: Step = {"uses": [["apply", {"agent": "main.1"}]]}
+        steps: list[Step] = [
+            spawn("do alpha"), apply, {"uses": [shell("sed -i s/5/mine/ text")]},
+            {"uses": [["message", {"to": "main.1", "text": "more"}], ["wait", {}]]}, apply, {"text": "done"},
+        ]  # fmt: skip
+        lane: list[Step] = [
+            {"uses": [shell("sed -i s/1/one/ text; echo a > new")]}, {"text": "first"},
+            {"uses": [shell("sed -i s/one/uno/ text; echo b > new")]}, {"text": "second"},
+        ]  # fmt: skip
+        path.write_text(json.dumps({"steps": steps, "lanes": [{"when": "do alpha", "steps": lane}]}))
+        assert rig.muse("exec", "--yolo", "--model", f"scripted/{path}", "go").returncode == 0
+        assert [status for status, _ in finished(rig, "main", "apply")] == ["ok", "ok"]
+        assert (rig.read("text"), rig.read("new")) == ("uno\n2\n3\n4\nmine\n", "b\n")
+        rig.verify()

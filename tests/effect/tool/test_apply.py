@@ -28,6 +28,7 @@ class Rig:
         self.workspace = Workspace(self.root.resolve())
         self.blobs: dict[str, bytes] = {}
         self.changes: list[FileChange] = []
+        self.taken: dict[str, FileChange] = {}
         self.is_working = False
         self.apply = ApplyTool(
             Children(self._changes, self._content), KnownSecrets({"KEY": "hunter2-hunter2"}), git=GIT,
@@ -69,7 +70,9 @@ class Rig:
     async def _changes(self, caller: str, agent: str) -> ChildChanges:
         if (caller, agent) != ("main", "main.1"):
             raise Refusal(f"there is no agent {agent} below you")
-        return ChildChanges(agent="main.1", changes=tuple(self.changes), is_working=self.is_working)
+        return ChildChanges(
+            agent="main.1", changes=tuple(self.changes), taken=self.taken, is_working=self.is_working
+        )  # fmt: skip
 
     async def _content(self, ref: BlobRef) -> bytes:
         return self.blobs[ref.blob]
@@ -131,6 +134,25 @@ async def test_where_both_changed_other_lines_both_changes_are_there(rig: Rig) -
     result = await rig.go()
     assert "text (merged)" in result.text
     assert rig.files() == {"text": b"mine\n2\n3\n4\ntheirs\n"}
+
+
+async def test_of_what_was_taken_over_before_only_what_came_since_is_merged(rig: Rig) -> None:
+    lines = b"1\n2\n3\n4\n5\n"
+    for name in ("same", "edited", "reverted", "away"):
+        rig.child(name, lines, lines.replace(b"1", b"one"))
+    rig.child("emptied", b"was", None)
+    rig.taken = {change.path: change for change in rig.changes}
+    rig.changes.clear()
+    rig.put(same=b"one\n2\n3\n4\n5\n", edited=b"one\n2\n3\n4\nmine\n", reverted=lines, away=b"one\n2\n3\n4\nmine\n")
+    for name in ("same", "edited", "reverted"):
+        rig.child(name, lines, lines.replace(b"1", b"uno"))
+    rig.child("away", lines, None)
+    rig.child("emptied", b"was", b"is")
+    assert "away: it was deleted there, and is changed here" in (await rig.go()).text
+    result = await rig.go(paths=["same", "edited", "reverted", "emptied"])
+    assert result.status == "ok", result.text
+    after = {"same": b"uno\n2\n3\n4\n5\n", "reverted": b"uno\n2\n3\n4\n5\n", "emptied": b"is"}
+    assert rig.files() == {**after, "edited": b"uno\n2\n3\n4\nmine\n", "away": b"one\n2\n3\n4\nmine\n"}
 
 
 async def test_a_contradiction_writes_nothing_and_names_paths_and_lines(rig: Rig) -> None:

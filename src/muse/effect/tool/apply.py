@@ -24,7 +24,7 @@ from muse.effect.tool.children import AGENT, LINK, PATHS, ChildChanges, Children
 from muse.effect.tool.masking import NO_SECRETS, KnownSecrets
 from muse.effect.tool.merging import merge
 from muse.effect.tool.paths import Location, inside
-from muse.event.content import FileChange, Observed, ToolSpec
+from muse.event.content import BlobRef, FileChange, Observed, ToolSpec
 from muse.failpoint import hit
 
 FILES_MAX: Final = 256
@@ -95,13 +95,8 @@ class ApplyTool:
             found = await self._children.changes(call.call.partition("/")[0], args.text("agent"))
             wanted = chosen(found, args.texts("paths"))
             self._require_fit(found, wanted)
-            contents = {
-                ref.blob: await self._children.content(ref)
-                for change in wanted
-                for ref in (change.before, change.after)
-                if ref is not None and not change.note
-            }
-            steps = await anyio.to_thread.run_sync(self._planned, wanted, contents, workspace)
+            contents = {ref.blob: await self._children.content(ref) for ref in _contents(found, wanted)}
+            steps = await anyio.to_thread.run_sync(self._planned, found, wanted, contents, workspace)
         except Refusal as refusal:
             return Observed(folder=folder, error=str(refusal))
         changes = [await self._recorded(step, keep) for step in steps]
@@ -147,14 +142,18 @@ class ApplyTool:
             )
 
     def _planned(
-        self, wanted: tuple[FileChange, ...], contents: Mapping[str, bytes], workspace: Workspace
+        self,
+        found: ChildChanges,
+        wanted: tuple[FileChange, ...],
+        contents: Mapping[str, bytes],
+        workspace: Workspace,
     ) -> list[_Step]:
         """What is to be done, in the order of paths, deletions first. Raises Refusal when any of it cannot be."""
         steps: list[_Step] = []
         problems: list[str] = []
         for change in wanted:
             try:
-                if step := self._step(change, contents, workspace):
+                if step := self._step(change, found.taken.get(change.path), contents, workspace):
                     steps.append(step)
             except Refusal as refusal:
                 problems.append(f"{change.path}: {refusal}")
@@ -162,12 +161,15 @@ class ApplyTool:
             raise Refusal("\n".join(["nothing was applied, because not all of it can be:", *problems[:NAMED_MAX]]))
         return sorted(steps, key=lambda step: (step.data is not None, step.path))
 
-    def _step(self, change: FileChange, contents: Mapping[str, bytes], workspace: Workspace) -> _Step | None:
+    def _step(
+        self, change: FileChange, taken: FileChange | None, contents: Mapping[str, bytes], workspace: Workspace
+    ) -> _Step | None:
         if change.note or change.exact_path is not None:
             raise Refusal(f"its content is not in the log ({change.note or 'its name is not UTF-8'})")
         if why := self._refusal(change.path):
             raise Refusal(why)
         now = _look_for(workspace, change)
+        change = _since(change, taken, now, contents)
         base = None if change.before is None else contents[change.before.blob]
         theirs = None if change.after is None else contents[change.after.blob]
         mine = None if now is None else now.data
@@ -253,6 +255,24 @@ class ApplyTool:
         if not count:
             return Verdict(verdict="not_done", evidence="all files have the old content")
         return Verdict(verdict="done", evidence=f"{evidence}; the rest is done now", take_up=True)
+
+
+def _contents(found: ChildChanges, wanted: tuple[FileChange, ...]) -> list[BlobRef]:
+    """What has to be read for a plan."""
+    changes = [change for change in wanted if not change.note]
+    before = [one for change in changes if (one := found.taken.get(change.path)) is not None and not one.note]
+    refs = [*(change.before for change in changes), *(one.after for one in (*changes, *before))]
+    return [ref for ref in refs if ref is not None]
+
+
+def _since(change: FileChange, taken: FileChange | None, now: _Now | None, contents: Mapping[str, bytes]) -> FileChange:
+    """What came since it was taken over before, unless what is here is as the child found it once more."""
+    if taken is None or taken.note:
+        return change
+    base = None if change.before is None else contents[change.before.blob]
+    if base == (None if now is None else now.data):
+        return change
+    return msgspec.structs.replace(change, before=taken.after, before_mode=taken.after_mode)
 
 
 _WITHHELD: Final = "withheld: the content holds a known secret"

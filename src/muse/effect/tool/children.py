@@ -4,7 +4,7 @@ It comes from the log, so it is there when the tree is gone. Who is below whom, 
 runtime's matter; functions that know are passed in.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -21,11 +21,13 @@ PATHS: Final = Parameter(
 
 
 class ChildChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent changed from the beginning of its tree to now, one entry a path, by path. `is_working`: it has not
-    finished; `is_whole`: no look at its files failed."""
+    """What an agent changed from the beginning of its tree to now, one entry a path, by path. `taken` has those paths
+    that were taken over into the caller's folder before, each as it was then. `is_working`: it has not finished;
+    `is_whole`: no look at its files failed."""
 
     agent: str
     changes: tuple[FileChange, ...]
+    taken: Mapping[str, FileChange] = {}
     is_working: bool = False
     is_whole: bool = True
 
