@@ -93,6 +93,15 @@ class Guard:
         if main is not None and main[:2] == self._main[:2]:
             self._main, self._main_moved = main, False
 
+    @contextlib.contextmanager
+    def own_handle(self) -> Iterator[None]:
+        """While this process opens the log once more: that is no reason to look at anything."""
+        before = _seen(self._wal_name)
+        yield
+        after = _seen(self._wal_name)
+        if before == self._wal and _was_opened(before, after):
+            self._wal = after
+
     # ------------------------------------------------------------------ before and inside a write
 
     def check_files(self, db: apsw.Connection) -> None:
@@ -133,15 +142,19 @@ class Guard:
             )
         return self._main_moved
 
-    def look(self, db: apsw.Connection, *, commands: bool) -> bool:
+    def look(self, db: apsw.Connection, *, commands: bool, writing: bool = True) -> bool:
         """Whether others wrote since the last look, in a way that is explained: by `commands` that were found to be
-        right, or by this process's other handles; or whether they only opened the log. Raises Unexplained."""
+        right, or by this process's other handles; or whether they only opened the log. Not inside a write of our own
+        (`writing`), another may be at one: what is not committed is then left to the next look. Raises Unexplained."""
         version, opened = number(db, "PRAGMA data_version"), self._opened
         self._opened = False
         if version == self._version and not self._moved:
             if opened:
                 db.release_memory()  # so that what is looked at comes from the files
             return opened
+        if version == self._version and not writing and not self._main_moved:
+            self._opened = opened
+            return False
         activity = self._activity()
         ours = activity.begun > self._ended
         explained = ours or (commands and not self._main_moved)  # a command leaves the main file as it is

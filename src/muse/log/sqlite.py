@@ -103,7 +103,8 @@ class SqliteLog(SqliteOwner):
     def another(self) -> "SqliteLog":
         """See `Log.another`."""
         try:
-            other = type(self).open(self.path, commands=self._commands, check=False)
+            with self._guard.own_handle() if self._guard is not None else contextlib.nullcontext():
+                other = type(self).open(self.path, commands=self._commands, check=False)
         except (UsageError, LogError) as error:  # what became of the file is told by whoever looks at it next
             raise StoreUnavailable(f"{self.path} cannot be opened any more: {error}") from error
         self._others.append(other)
