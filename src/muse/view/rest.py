@@ -52,6 +52,8 @@ def rest(state: Session, agent_id: str, *, alive: bool) -> Rest:
         return Rest(agent=agent_id, word=word, alive=alive)
     all_of_it = [agent, *below(state, agent.id)]
     if not any(_goes_on(state, one) for one in all_of_it):
+        if any(one.id in state.waiting for one in all_of_it):  # then those are awaited who keep the slots
+            all_of_it += [state.agents[one] for one in sorted(state.held)]
         for word, about, whom, seq in _awaited(state, all_of_it):
             return Rest(agent=agent_id, word=word, about=about, whom=whom, seq=seq, alive=alive)
     return Rest(agent=agent_id, word="works" if alive else "stopped", alive=alive)
@@ -81,9 +83,12 @@ def _why(outcome: str, reason: str) -> str:
 
 
 def _goes_on(state: Session, agent: Agent) -> bool:
-    """Whether it does something, or will, without a person and without those below it."""
+    """Whether it does something, or will, without a person and without those below it. Who is queued for a slot does
+    when one of those that have one goes on."""
     if agent.finished or stuck(state, agent):
         return False
+    if agent.id in state.waiting:
+        return any(_goes_on(state, state.agents[one]) for one in state.held - {agent.id})
     if not agent.turn:
         return bool(agent.queue or agent.id in state.wants) and not agent.paused
     if agent.preparing:
@@ -91,15 +96,24 @@ def _goes_on(state: Session, agent: Agent) -> bool:
     if agent.call is not None:
         return not agent.paused or agent.call.phase in ("running", "doubted", "settling")
     runs = [run for run in agent.batch if run.phase != "done"]
-    return any(_run_goes_on(state, agent, run) for run in runs) if runs else not agent.paused
+    return _some_go_on(state, agent, runs) if runs else not agent.paused
 
 
-def _run_goes_on(state: Session, agent: Agent, run: ToolRun) -> bool:
-    if run.phase == "asked":
-        return False
-    if run.phase in ("new", "approved", "retry"):
-        return not agent.paused
-    return run.recovery != "derived" or f"wait:{run.key}" in state.timers
+def _some_go_on(state: Session, agent: Agent, runs: list[ToolRun]) -> bool:
+    """Whether one of these runs does something. What could start beside others has: what has not waits behind them."""
+    is_first = True
+    for run in runs:
+        derived = run.phase == "running" and run.recovery == "derived"
+        if run.phase in ("new", "approved", "retry"):
+            goes_on = is_first and not agent.paused
+        elif derived:
+            goes_on = f"wait:{run.key}" in state.timers
+        else:
+            goes_on = run.phase != "asked"
+        if goes_on:
+            return True
+        is_first = is_first and derived
+    return False
 
 
 # -- who is awaited ----------------------------------------------------------------------------------------------------
