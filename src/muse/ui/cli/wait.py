@@ -102,12 +102,13 @@ class _One:
         return self.name if self.lane == "main" else f"{self.name}:{self.lane}"
 
     def look(self) -> bool:
-        """Whether it has nothing left to do by itself. A session that has closed is let go of by its process first, and
+        """Whether it has nothing left to do by itself. A session that closes is let go of by its process first, and
         one that nobody runs may just be taken over."""
         self.rest = self.watched.rest(self.lane)
         if self.watched.problem:
             raise Damaged(f"{self.name}: {self.watched.problem}", hint=f"muse verify {self.name} says what is left")
-        leaves = self.lane == "main" and self.watched.closed and self.rest.alive
+        closes = self.watched.closed or self.rest.word in ("provider", "budget")
+        leaves = self.lane == "main" and closes and self.rest.alive
         if self.rest.word != "stopped" and not leaves:
             self._since = 0.0
             return self.rest.word != "works"
