@@ -35,14 +35,18 @@ FILES_NAMED_MAX: Final = 20
 
 def read_lane(log: Log, agent: str, first: int, last: int, query: str, bytes_max: int) -> Lane:
     """The events of the lane from `first` to `last` that hold the text `query` ("": all), of at most `bytes_max` bytes
-    where there is more than one, and where to read on."""
+    where there is more than one, and where to read on. What was looked for is not found in the looking itself."""
     found: list[Told] = []
+    looks: set[str] = set()
     size, wanted = 0, query.casefold()
     for stored in log.read(after=first - 1, before=last + 1):
         mine = codec.parse_header(stored.header).agent == agent
         if not mine and b'"agent.messaged"' not in stored.header:
             continue
-        told = _told(decode(stored.header, stored.body, stored.hidden), agent)
+        event = decode(stored.header, stored.body, stored.hidden)
+        told = _told(event, agent)
+        if wanted and _is_look(event.body, looks):
+            continue
         if told is None or (wanted and wanted not in f"{told.head}: {told.text}".casefold()):
             continue
         size += min(len(told.text.encode()), bytes_max // EVENTS_MAX * 4) + len(told.head)
@@ -50,6 +54,14 @@ def read_lane(log: Log, agent: str, first: int, last: int, query: str, bytes_max
             return Lane(tuple(found), stored.seq)
         found.append(told)
     return Lane(tuple(found))
+
+
+def _is_look(body: object, looks: set[str]) -> bool:
+    """Whether this is a call of `recall`, or the result of one of `looks`, to which such calls are added."""
+    if isinstance(body, ToolStarted) and body.tool == "recall":
+        looks.add(body.call)
+        return True
+    return isinstance(body, ToolFinished) and body.call in looks
 
 
 def _told(event: Event, agent: str) -> Told | None:

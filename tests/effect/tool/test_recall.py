@@ -52,6 +52,10 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteLog]:
         story.say(ApprovalDecided(call="main/5", decision="deny", by="person", note="not now"))  # 12
         story.say(FilesChanged(changes=(FileChange(path="a.py"),), calls=("main/2",)))  # 13
         story.say(ContextCompacted(first=2, last=5, text="we looked", method="summary", call="main/6"))  # 14
+        looks = '{"query":"no such thing"}', '{"query":"leak"}'
+        for number, args in enumerate(looks, 7):
+            story.say(ToolStarted(call=f"main/{number}", attempt=1, tool="recall", args=args, recovery="pure"))
+        story.say(ToolFinished(call="main/8", attempt=1, status="ok", text="#2 said by a person: find the Leak"))  # 17
         yield story.log
 
 
@@ -82,7 +86,7 @@ async def test_events_are_told_in_lines_with_what_reads_more(recall: Harness) ->
     assert found[:3] == ["#2 said by a person: find the Leak", "#3 you: I look.", '#4 main/2 shell: {"command":"make"}']
     assert found[3] == "#5 main/2 ok: line 0 of the log"
     assert ' (whole: call="main/2")' in "\n".join(found)
-    assert found[-7:] == [
+    assert found[-10:-3] == [
         "#8 message from main.1: found it",
         "#9 message to main.1: well done",
         "#10 result of main.1: all done",
@@ -91,6 +95,7 @@ async def test_events_are_told_in_lines_with_what_reads_more(recall: Harness) ->
         "#13 files changed by main/2: a.py",
         "#14 summary of #2 to #5: we looked",
     ]
+    assert [line.split(":")[0] for line in found[-3:]] == ["#15 main/7 recall", "#16 main/8 recall", "#17 main/8 ok"]
 
 
 async def test_a_text_is_found_in_any_case_of_letters_and_shown_where_it_stands(recall: Harness) -> None:
