@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from muse.errors import Damaged, Fenced, InvalidEvent
@@ -300,6 +301,21 @@ def test_rightful_commands_and_this_process_itself_cause_no_look_at_the_whole_lo
             head = owned.append([draft()], [], head, 1).head.seq
     same_process.close()
     assert owned.append([draft()], [], head, 1).decisions_kept
+
+
+def test_a_command_that_is_just_being_written_causes_no_look_at_the_whole_log(
+    owned: SqliteLog, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muse.log.guard.Guard.verify", lambda *_: pytest.fail("looked at the whole log"))
+    writer = apsw.Connection(str(path))
+    size = Path(f"{path}-wal").stat().st_size
+    for statement in ("PRAGMA cache_size = 1", "BEGIN", "INSERT INTO checkpoints VALUES (0, 0, zeroblob(90000))"):
+        writer.execute(statement)
+    assert Path(f"{path}-wal").stat().st_size > size, "not committed, and in the file"
+    owned.changed()
+    assert list(owned.missed(10)) == []
+    writer.execute("ROLLBACK")
+    writer.close()
 
 
 @pytest.mark.parametrize("how", ["chmod", "link", "vacuum", "checkpoint"])

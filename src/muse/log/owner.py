@@ -215,7 +215,7 @@ class SqliteOwner(SqliteReader):
         """Between appends: whether what others did is explained, and if not, whether it did any harm."""
         with self._reading():
             try:
-                if guard.look(self._db, commands=self._commands_seen):
+                if guard.look(self._db, commands=self._commands_seen, writing=False):
                     self._commands_seen = False
                     guard.audit(self._db, self._head)
             except Unexplained:
