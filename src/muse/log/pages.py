@@ -94,14 +94,18 @@ def likely_header(file: BinaryIO) -> WalHeader | None:
 
 
 def frames_of(file: BinaryIO, header: WalHeader, first: int = 0) -> Iterator[Frame]:
-    """The frames of a write-ahead log from number `first` on, as their headers say; nothing is checked."""
+    """The frames of a write-ahead log from number `first` on, as their headers say; nothing is checked. Somebody may cut
+    the file meanwhile: they end there."""
     step = FRAME_HEADER_BYTES + header.page_size
     file.seek(0, 2)
     size = file.tell()
     at = WAL_HEADER_BYTES + first * step
     while at + step <= size:
         file.seek(at)
-        page, commit, salt1, salt2, sum1, sum2 = struct.unpack(">6I", file.read(FRAME_HEADER_BYTES))
+        data = file.read(FRAME_HEADER_BYTES)
+        if len(data) < FRAME_HEADER_BYTES:
+            return
+        page, commit, salt1, salt2, sum1, sum2 = struct.unpack(">6I", data)
         yield Frame(page, commit, at + FRAME_HEADER_BYTES, (salt1, salt2), (sum1, sum2))
         at += step
 
@@ -110,6 +114,8 @@ def frame_holds(file: BinaryIO, header: WalHeader, frame: Frame, before: tuple[i
     """Whether a frame's checksum follows from the one before it (as that one's header gives it)."""
     file.seek(frame.at - FRAME_HEADER_BYTES)
     data = file.read(FRAME_HEADER_BYTES + header.page_size)
+    if len(data) < FRAME_HEADER_BYTES + header.page_size:
+        return False  # cut meanwhile
     sums = checksum(data[:8] + data[FRAME_HEADER_BYTES:], header.big_endian, before)
     return sums == frame.sums
 

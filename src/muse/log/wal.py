@@ -83,7 +83,10 @@ def _has_later_append(file: BinaryIO, header: WalHeader, frames: list[Frame], us
     """Whether behind the first append that is not whole there is the end of another, whose checksum holds."""
     before = header.sums
     if used:
-        before = next(frames_of(file, header, first=used - 1)).sums
+        last = next(frames_of(file, header, first=used - 1), None)
+        if last is None:
+            return False  # cut meanwhile: whoever asks looks again
+        before = last.sums
     is_broken = has_ended = False
     for frame in frames:
         holds = frame.salts == header.salts and frame_holds(file, header, frame, before)
