@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from muse.decide.agents import stricter
+from muse.event.content import Role
 from muse.event.envelope import decode
 from muse.event.kinds import AgentSteered, CancelRequested, QuestionAnswered, UserPrompted
 from tests.property.world import Played
@@ -208,6 +209,15 @@ def test_more_agents_than_may_be_are_refused_as_a_whole(settings: dict[str, int]
     assert end.body.status == "error"
     assert said in str(end.body.text)
     assert len(events(world, "agent.spawned")) == 1
+
+
+def test_a_role_whose_model_no_provider_has_is_refused_with_the_name_of_its_file() -> None:
+    world = begun(spawn("a", role="far"))
+    world.state.roles = (Role(name="far", model="nobody/m", path="/r/far.md"),)
+    decided(world)
+    (end,) = events(world, "tool.finished")
+    said = "No provider for the model 'nobody/m', which the role far (/r/far.md) names: name another for this agent."
+    assert (end.body.status, end.body.text) == ("error", said)
 
 
 @pytest.mark.parametrize(
