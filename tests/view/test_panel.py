@@ -35,7 +35,10 @@ def test_everything_open_is_named_with_where_it_began() -> None:
     state = Session(
         session="s", seq=12, settings=settings, agents={"main": agent, "main.1": waiting},
         approvals={7: "main/2"}, deny=("shell(rm *)",), remembered=("shell(make *)",),
-        timers={"retry:main.1/1": Timer(key="retry:main.1/1", agent="main.1", duration_ms=4_000, until="", seq=6)},
+        timers={
+            "retry:main.1/1": Timer(key="retry:main.1/1", agent="main.1", duration_ms=4_000, until="", seq=6),
+            "budget:seconds": Timer(key="budget:seconds", agent="main", duration_ms=60_000, until="", seq=8),
+        },
         processes={"9:1": left},
     )  # fmt: skip
     beside = Beside(
@@ -51,7 +54,8 @@ def test_everything_open_is_named_with_where_it_began() -> None:
         "  ? main/2  shell make\n    waits for approval since #7",
         "  … main/3  shell make\n    running since #9, attempt 2",
         "  ! main/4  shell make\n    in doubt since #0", "approvals waiting (1)\n  ? #7  main/2  shell make",
-        "questions (1)\n  ? #11  main: Which shop?", "  … retry:main.1/1  4.0 s  since #6",
+        "questions (1)\n  ? #11  main: Which shop?", "  … retry:main.1/1  4.0 s  since #6\n",
+        "  … budget of time  1 min 00 s  since #8",
         "  · 9  sleep 9  of main/1, #3", "  deny   shell(rm *)", "  always shell(make *)",
     ):  # fmt: skip
         assert expected in shown

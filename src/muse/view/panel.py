@@ -319,7 +319,8 @@ def _open_lines(now: Panel) -> Iterator[Line]:
     yield _title("timers", len(now.timers))
     for timer in now.timers[:LISTED_MAX]:
         length = f"until {brief(timer.until)}" if timer.until else duration(timer.duration_ms)
-        yield Line(f"  … {brief(timer.key)}  {length}  since #{timer.seq}")
+        name = "budget of time" if timer.key.startswith("budget:") else brief(timer.key)
+        yield Line(f"  … {name}  {length}  since #{timer.seq}")
     yield from _more(len(now.timers))
     yield _title("processes left running", len(now.processes))
     for process in now.processes[:LISTED_MAX]:
