@@ -241,6 +241,26 @@ def test_the_command_of_the_settings_is_run_once_for_each_event_also_over_a_kill
     assert found[1]["workspace"] == str(Path(world.work).resolve())
 
 
+def test_a_notifier_that_hangs_is_left_to_itself_and_what_waits_behind_it_is_given(world: World) -> None:
+    """The session ends while the command still runs, for the first notice and the second; both go on to their end."""
+    begun, ended = world.root / "begun-notices", world.root / "ended-notices"
+    command = world.root / "tell.sh"
+    command.write_text(f"#!/bin/sh\necho $$ >> {begun}\nuntil [ -e {world.root}/go-on ]; do sleep 0.02; done\n"
+                       f"echo $$ >> {ended}\n")  # fmt: skip
+    command.chmod(0o755)
+    world.config.write_text(f'notify = ["{command}"]\n')
+    process = world.start("exec", "-m", world.script({"uses": [shell("touch made")]}, DONE), "do it")
+    eventually(lambda: begun.exists() and begun.read_text())
+    assert world.run("approve").code == 0
+    assert process.communicate()[0] == "All is well.\n"
+    eventually(lambda: len(begun.read_text().split()) == 2)
+    assert not ended.exists()
+    pids = begun.read_text().split()
+    assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+    (world.root / "go-on").touch()
+    eventually(lambda: ended.exists() and sorted(ended.read_text().split()) == sorted(pids))
+
+
 def test_a_notifier_that_fails_is_said_and_harms_nothing(world: World) -> None:
     done = world.run("exec", "-c", 'notify=["/nowhere/at-all"]', "-m", world.script(DONE), "do it")
     assert (done.code, done.out) == (0, "All is well.\n")

@@ -2,13 +2,13 @@
 
 A notice belongs to an event that this process appended as the owner, and is given once it is durable: what an earlier
 owner recorded is not told again after a resume, and a notice that a kill came before is not made up for. The command
-runs beside the session and can neither hold it up nor end it.
+runs beside the session and can neither hold it up, nor its end, nor end it.
 """
 
 import os
 import queue
-import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,12 +22,19 @@ from muse.config import NoticeKind
 from muse.event.envelope import Event
 from muse.event.kinds import ApprovalRequested, BudgetReached, QuestionAsked, SessionClosed
 from muse.view.summary import limit_words, outcome_words
-from muse.view.visible import headline
+from muse.view.visible import headline, one_line
 
 NOTIFY_SECONDS: Final = 10.0
 """How long the command may take; then it is killed, with all in its process group."""
-KILL_SECONDS: Final = 1.0
+FINISH_SECONDS: Final = 1.0
+"""How long the end of a session waits for what is being given."""
+START_SECONDS: Final = 1.0
+"""And how long for what still waits to be begun."""
 LOOK_SECONDS: Final = 0.02
+LEFT_MAX: Final = 8
+"""So many commands at most go on when the session has ended."""
+REPORT_BYTES_MAX: Final = 4096
+_RUN: Final = Path(__file__).with_name("notify_run.py")
 NOTICES_WAITING_MAX: Final = 100
 """So many notices wait for those before them; what comes then is not told."""
 TEXT_CHARS_MAX: Final = 200
@@ -75,13 +82,19 @@ def notice_of(event: Event, session: str, name: str, workspace: str, answer: str
 
 
 class Notices:
-    """Runs the command of the settings for one notice after the other. Made in any thread; `tell` never waits."""
+    """Runs the command of the settings for one notice after the other. Made in any thread; `tell` never waits.
+
+    Each run is a small process of its own (`notify_run`), which ends the command in time and outlives this one: what
+    still runs when the session ends is not waited for, and what still waits then is begun at once.
+    """
 
     def __init__(self, command: Sequence[str], kinds: Sequence[NoticeKind], seconds: float = NOTIFY_SECONDS) -> None:
         """`command` empty: nothing is run. `kinds` are those that are told, `seconds` what one run may take."""
         self._command, self._kinds, self._seconds = tuple(command), frozenset(kinds), seconds
         self._waiting: queue.Queue[Notice | None] = queue.Queue(NOTICES_WAITING_MAX)
         self._thread: threading.Thread | None = None
+        self._leaves = threading.Event()
+        self._left: list[subprocess.Popen[bytes]] = []
         self._trouble, self._has_said = "", False
 
     def tell(self, notice: Notice) -> None:
@@ -102,38 +115,73 @@ class Notices:
         return self._trouble
 
     async def finish(self) -> None:
-        """Wait until all that was told before has been given, at most for a little more than one command may take."""
+        """Wait a moment for what is being given. What takes longer goes on without this process."""
         if self._thread is None:
             return
         with suppress(queue.Full):
             self._waiting.put_nowait(None)
-        with anyio.move_on_after(self._seconds + KILL_SECONDS):
-            while self._thread.is_alive():
-                await anyio.sleep(LOOK_SECONDS)
+        for seconds in (FINISH_SECONDS, START_SECONDS):
+            with anyio.move_on_after(seconds):
+                while self._thread.is_alive():
+                    await anyio.sleep(LOOK_SECONDS)
+            self._leaves.set()
 
     def _work(self) -> None:
-        while (notice := self._waiting.get()) is not None:
-            self._trouble = self._trouble or self._run(notice)
+        while (notice := self._next()) is not None:
+            process = self._begin(notice)
+            if process is None:
+                continue
+            while process.poll() is None and not self._leaves.wait(LOOK_SECONDS):
+                pass
+            if process.returncode is None:
+                self._left.append(process)
+                continue
+            self._note(self._report(process))
 
-    def _run(self, notice: Notice) -> str:
-        """Run the command; why it failed, "" if it did not."""
+    def _next(self) -> Notice | None:
+        if not self._leaves.is_set():
+            return self._waiting.get()
+        if len(self._left) >= LEFT_MAX:
+            return None
+        with suppress(queue.Empty):
+            return self._waiting.get_nowait()
+        return None
+
+    def _begin(self, notice: Notice) -> "subprocess.Popen[bytes] | None":
+        """Start the process that runs the command. It has the whole notice when this returns."""
         program = os.path.expanduser(self._command[0])
+        line = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-B",
+            str(_RUN),
+            f"{self._seconds}",
+            program,
+            *self._command[1:],
+            notice.text,
+        ]
         try:
             process = subprocess.Popen(
-                [program, *self._command[1:], notice.text], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, start_new_session=True, cwd=_home(),
+                line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                start_new_session=True, cwd=_home(),
             )  # fmt: skip
         except (OSError, ValueError) as error:
-            return f"notify: {headline(self._command[0], 60)} cannot be run: {getattr(error, 'strerror', error)}"
-        try:
-            process.communicate(msgspec.json.encode(notice) + b"\n", timeout=self._seconds)
-        except subprocess.TimeoutExpired:
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return f"notify: {headline(self._command[0], 60)} took over {self._seconds:g} s and was ended"
-        code = process.returncode
-        return f"notify: {headline(self._command[0], 60)} failed (exit {code})" if code else ""
+            self._note(f"cannot be run: {getattr(error, 'strerror', None) or error}")
+            return None
+        assert process.stdin is not None
+        with suppress(OSError), process.stdin:
+            process.stdin.write(msgspec.json.encode(notice) + b"\n")
+        return process
+
+    def _report(self, process: "subprocess.Popen[bytes]") -> str:
+        assert process.stdout is not None
+        with process.stdout:
+            return process.stdout.read(REPORT_BYTES_MAX).decode(errors="replace").strip()
+
+    def _note(self, why: str) -> None:
+        if why and not self._trouble:
+            self._trouble = f"notify: {headline(self._command[0], 60)} {one_line(why)}"
 
 
 def _home() -> str:
