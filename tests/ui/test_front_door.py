@@ -1,14 +1,19 @@
 """The command itself: help, slips, faults, the chat through a pipe, doctor, completion."""
 
+import inspect
 import json
+import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from muse.ui.cli import COMMANDS, cli
 from tests.ui.driving import World
 
 HELLO = {"text": "All is well."}
@@ -198,3 +203,27 @@ def test_who_has_no_model_is_told_that_the_projects_file_names_one_in_vain(world
         assert "no model is chosen" in done.err
         assert "not trusted" in " ".join(done.err.split())
     assert world.files() == []
+
+
+def examples(name: str) -> list[str]:
+    """The command lines that the help of a command gives."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    told = inspect.cleandoc(command.help or "")
+    meant = re.findall(r"(?:For\s+example|always)[^:]*:\s+(muse\s(?:[^;\n]|\n(?!\n))+)", told)
+    inline = [" ".join(found.split()) for found in meant]
+    return [*re.findall(r"^ *(muse [^\n]+)$", told, re.M), *inline]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_help_has_an_example_with_names_that_there_are(name: str) -> None:
+    found = examples(name)
+    assert any(line.split()[1] == name for line in found), found
+    for line in found:
+        for part in re.split(r" && | \| | > ", line):
+            words = shlex.split(part)
+            if words[0] != "muse":
+                continue
+            command = cli.get_command(click.Context(cli), words[1])
+            assert command is not None, words[1]
+            command.make_context(words[1], words[2:])  # an option that there is not, or one word too many, raises

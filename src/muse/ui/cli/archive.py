@@ -24,6 +24,10 @@ def command(yes: bool, dry_run: bool, as_json: bool, folder: str, restore: bool,
 
     Every command that reads takes an archived session as before (muse ls --archived); --restore brings it back, byte
     for byte.
+
+    \b
+      muse archive 4f2k
+      muse archive --older-than 30d --ended --dry-run
     """
     if restore:
         app.origin(CLIENT)

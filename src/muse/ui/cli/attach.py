@@ -49,6 +49,10 @@ def command(address: str, follow: bool, after: int | None, last: int | None, as_
 
     Ctrl-C detaches, and leaves the session alone. Exit code: that of the session, as `muse exec` gives it; 1 when the
     process that ran it is gone and did not close it, 130 when you detached before its end.
+
+    \b
+      muse attach
+      muse attach 4f2k:main.2 --last 20
     """
     place = resolve(address, running=True)
     if place.address.seq:

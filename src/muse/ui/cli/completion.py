@@ -12,7 +12,11 @@ _WHERE = {
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> int:
-    """Print the completion script for SHELL."""
+    """Print the completion script for SHELL.
+
+    \b
+      muse completion bash > ~/.local/share/bash-completion/completions/muse
+    """
     from click.shell_completion import get_completion_class
 
     from muse.ui.cli import cli

@@ -14,6 +14,9 @@ def command(fast: bool, you_kill_it: bool, folder: str, plain: bool, as_json: bo
 
     The model is scripted, all else is real. Everything happens in one folder, which is named and left behind. Exit
     code: 0 when every claim held, 1 when one did not.
+
+    \b
+      muse demo --fast
     """
     from muse.ui.demo.story import tell
 

@@ -62,7 +62,11 @@ class Finding(msgspec.Struct, frozen=True):
 @click.option("-c", "--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
 @click.option("--json", "as_json", is_flag=True, help="One finding a line, as JSON.")
 def command(model: str, pairs: tuple[str, ...], as_json: bool) -> int:
-    """Check this machine and the settings; exit code 1 when something must be mended."""
+    """Check this machine and the settings; exit code 1 when something must be mended.
+
+    \b
+      muse doctor -m anthropic/claude-sonnet-4-5
+    """
     found = [*(finding for check in CHECKS for finding in check()), *_settings(model, pairs)]
     looks = {"ok": "32", "warn": "33", "fail": "31"}
     with answers() as out:

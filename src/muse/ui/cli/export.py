@@ -28,7 +28,12 @@ Write = Callable[[bytes], object]
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--json", "as_json", is_flag=True, help="With -o: say as JSON what was written.")
 def command(address: str, form: str | None, output: str, force: bool, as_json: bool) -> int:
-    """Export ADDRESS (SESSION[@SEQ]; default: the last session), up to SEQ."""
+    """Export ADDRESS (SESSION[@SEQ]; default: the last session), up to SEQ.
+
+    \b
+      muse export 4f2k -o session.jsonl
+      muse export last --format md
+    """
     place = resolve(address)
     output = "" if output == "-" else output
     if place.address.agent:

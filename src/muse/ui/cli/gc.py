@@ -17,6 +17,9 @@ def command(dry_run: bool, as_json: bool) -> int:
     """Take away leftovers: runners' folders of ended sessions, logs that never began, rests of what was interrupted.
 
     Sessions are never touched (that is muse rm), nor anything that a running one may use. What goes is said first.
+
+    \b
+      muse gc --dry-run
     """
     app.origin(CLIENT)
     found = app.look_around()

@@ -23,6 +23,9 @@ def command(paths: tuple[str, ...], name: str, force: bool, as_json: bool) -> in
 
     A folder stands for all session files in it: muse import ~/.claude/projects/X. The files of a session's agents
     belong to it. To look at one without keeping it: muse replay PATH. What a source did not record is said.
+
+    \b
+      muse import ~/.claude/projects/shop
     """
     given = [Path(path).expanduser() for path in paths]
     if name and (len(given) > 1 or given[0].is_dir()):

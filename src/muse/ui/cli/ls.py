@@ -34,7 +34,11 @@ _COLOURS: Final = {"running": "32", "waiting": "33", "stopped": "33", "damaged":
 @click.option("--no-color", is_flag=True, help="Never colour.")
 def command(last: int, everywhere: bool, archived: bool, removed: bool, as_json: bool, no_color: bool) -> int:
     """List the sessions of this folder, newest first: id, age, state, events, tokens and cost, workspace, the first
-    words of the prompt. A folder without sessions shows those of the nearest one above it, up to its repository."""
+    words of the prompt. A folder without sessions shows those of the nearest one above it, up to its repository.
+
+    \b
+      muse ls --all --last 5
+    """
     if archived:
         return _list_archived(last, as_json=as_json)
     if removed:

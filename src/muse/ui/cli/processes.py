@@ -16,7 +16,11 @@ from muse.view.visible import one_line
 @click.option("--json", "as_json", is_flag=True, help="One process a line, as JSON.")
 def command(address: str, as_json: bool) -> int:
     """List the background processes that commands of sessions left running: of ADDRESS (SESSION[:AGENT]), or of all
-    sessions. They go on when a session closes; end them with muse cancel SESSION --processes."""
+    sessions. They go on when a session closes; end them with muse cancel SESSION --processes.
+
+    \b
+      muse processes 4f2k
+    """
     found = _of(resolve(address)) if address else list(app.all_left_running())
     with answers() as out:
         for one in found:

@@ -35,6 +35,10 @@ def command(session: str, output: str, before_damage: bool, as_json: bool) -> in
 
     Exit codes: 0 saved (or there was no damage), 2 no such session or FILE is taken, 6 nothing can be saved, 7 a
     process owns the session.
+
+    \b
+      muse recover 4f2k
+      muse recover last --before-damage -o saved.muse
     """
     place = resolve(session)
     if place.address.seq or place.address.agent:

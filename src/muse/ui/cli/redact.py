@@ -36,6 +36,10 @@ def command(addresses: tuple[str, ...], text: str, reason: str, yes: bool, dry_r
 
     The log still verifies; what was hidden can be seen to be hidden. It cannot be brought back. A session whose
     agents went by what was hidden can be read, and not be continued.
+
+    \b
+      muse redact 4f2k@41 --reason "a key was printed" --dry-run
+      muse redact 4f2k --text -
     """
     places = [resolve(address) for address in addresses]
     path = places[0].path

@@ -37,6 +37,10 @@ def command(
     PROMPT if given.
 
     Model, permission mode, rules and limits are those of the log, unless flags say otherwise.
+
+    \b
+      muse resume
+      muse resume 4f2k "now the docs" --budget cost=2
     """
     flags = flags_of(given)
     path = _find(session, prompt, folder_of(flags.folder) if flags.folder else None)

@@ -22,6 +22,10 @@ def command(yes: bool, dry_run: bool, as_json: bool, why: str, **given: Any) -> 
 
     A session that runs, that left processes running, or that another one goes on from stays. What can never be brought
     back is worth an export first (muse export -o FILE); muse archive makes a session small instead.
+
+    \b
+      muse rm 4f2k --why "only a test"
+      muse rm --older-than 8w --all --dry-run
     """
     entries = chosen(msgspec.convert(given, Selection))
     by_flags = not given["sessions"]

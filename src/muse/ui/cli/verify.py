@@ -41,6 +41,10 @@ def command(address: str, head: str | None, as_json: bool, no_color: bool) -> in
 
     Exit codes: 0 nothing is wrong, 2 the file is of another kind, 6 damaged or tampered with (also a .muse file that is
     no log any more), 8 intact but the tail is missing.
+
+    \b
+      muse verify 4f2k
+      muse verify session.jsonl --json
     """
     place = resolve(address)
     if place.address.seq or place.address.agent:
