@@ -148,3 +148,37 @@ def test_who_is_spoken_to_when_its_tree_was_just_taken_away_gets_one_more(rig: R
     trees = run(rig, "worktree.removed", AgentSteered(text="and the rest"))
     assert trees.counts == {"made": 2, "taken away": 2}
     assert verify_story(rig.handle(), RULES).divergence is None
+
+
+class Lingering(Trees):
+    """Its agent is spoken to while its tree is taken away, which takes until the model has answered."""
+
+    def __init__(self, shared: Place, rig: Rig) -> None:
+        super().__init__(shared, rig.folder)
+        self.rig = rig
+
+    async def remove(self, agent: str, state: Session) -> WorktreeRemoved:
+        if not self.counts["taken away"]:
+            await self._said(AgentSteered(text="and tell your parent"), "model.responded", 2)
+            await self._said(NoteAdded(text="it may not begin yet"), "note.added", 1)
+        return await super().remove(agent, state)
+
+    async def _said(self, body: msgspec.Struct, kind: str, count: int) -> None:
+        handle = self.rig.handle()
+        handle.submit(seal(body, CHILD, 0))
+        handle.close()
+        with anyio.fail_after(60):
+            while [event.agent for event in self.rig.seen if event.type == kind].count(CHILD) < count:
+                await anyio.sleep(0.01)
+
+
+def test_who_is_spoken_to_while_its_tree_is_taken_away_works_on_when_it_has_another_one(rig: Rig) -> None:
+    tell = Step(uses=(("message", {"to": "parent", "text": "told"}),))
+    spawn = Step(uses=(("spawn", {"agents": [{"task": "the part", "isolation": "worktree"}]}),))
+    lane = Lane(when="the part", steps=(Step(text="did it"), tell, Step(text="told it")))
+    rig.model = ScriptedModel(Script(steps=(spawn, Step(text="all done"), Step(text="heard")), lanes=(lane,)))
+    trees = run(rig, "worktree.prepared", NoteAdded(text="by the way"), Lingering)
+    assert trees.counts == {"made": 2, "taken away": 2}
+    types = [event.type for event in rig.events() if event.agent == CHILD]
+    assert types.index("worktree.removed") < types.index("agent.messaged")
+    assert verify_story(rig.handle(), RULES).divergence is None

@@ -94,8 +94,8 @@ def likely_header(file: BinaryIO) -> WalHeader | None:
 
 
 def frames_of(file: BinaryIO, header: WalHeader, first: int = 0) -> Iterator[Frame]:
-    """The frames of a write-ahead log from number `first` on, as their headers say; nothing is checked. Somebody may cut
-    the file meanwhile: they end there."""
+    """The frames of a write-ahead log from number `first` on, as their headers say; nothing is checked. Somebody may
+    cut the file meanwhile: they end there."""
     step = FRAME_HEADER_BYTES + header.page_size
     file.seek(0, 2)
     size = file.tell()

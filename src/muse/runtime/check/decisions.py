@@ -6,7 +6,7 @@ that is due and ready, and only an intent that the tool looks at first may not b
 facts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -99,10 +99,11 @@ def _deciders(state: Session, event: Event) -> set[str]:
     return {event.agent}
 
 
-def left_out(state: Session, agents: Iterable[str], rules: Rules) -> Due | None:
-    """A decision that is due for these agents and waits for nothing, if there is one."""
+def left_out(state: Session, agents: Iterable[str], rules: Rules, busy: Callable[[Due], bool]) -> Due | None:
+    """A decision that is due for these agents and waits for nothing, if there is one; `busy` says of which the place is
+    not to be had."""
     found = _due(state, agents, rules)
-    return next((one for one in found if not _is_looked_at_first(state, one)), None)
+    return next((one for one in found if not _is_looked_at_first(state, one) and not busy(one)), None)
 
 
 def all_due(state: Session, rules: Rules) -> list[Due]:

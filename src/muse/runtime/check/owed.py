@@ -8,8 +8,10 @@ end, nothing more was due; and where facts end without any, nothing was, unless 
 from typing import Final, Literal
 
 from muse.decide.context import Rules
+from muse.decide.decision import Due
 from muse.event.envelope import Event
-from muse.event.kinds import COMMANDS, SessionClosed
+from muse.event.kinds import COMMANDS, AgentMessaged, SessionClosed, ToolStarted, WorktreeRemoved
+from muse.fold.agents import home
 from muse.fold.state import Session
 from muse.log.chain import ABOUT_THE_LOG
 from muse.runtime.check import decisions
@@ -43,6 +45,8 @@ class Owed:
         self._is_whole = False
         self._decided = 0
         self._held: Diverged | None = None
+        self._going: set[str] = set()
+        """Agents whose working tree may be being taken away: who works there waits, also who was woken since."""
 
     def before(self, state: Session, part: Part) -> None:
         """Raises `Diverged` when an event that is this to its append shows that something was left out before it."""
@@ -59,10 +63,11 @@ class Owed:
                 raise left
             self._held = left
 
-    def after(self, part: Part, woken: set[str]) -> None:
+    def after(self, state: Session, event: Event, part: Part, woken: set[str]) -> None:
         """Take in an event that was folded, with the agents that it may have woken."""
         if part == "log":
             return
+        self._follow_trees(state, event)
         self._waiting |= woken
         self._decided = self._decided + 1 if part == "decision" else 0
         if part == "fact":
@@ -80,13 +85,34 @@ class Owed:
             raise missing
 
     def _left_out(self, state: Session) -> Diverged | None:
-        left = decisions.left_out(state, self._waiting, self._rules)
+        left = decisions.left_out(state, self._waiting, self._rules, lambda one: self._is_busy(state, one))
         self._waiting = set()
         if left is None or (isinstance(left.body, SessionClosed) and _clears(state)):
             return None
         name = decisions.name_of(left)
         what = f"{name} was due for {left.agent} just before this, and nothing kept it from being decided"
         return Diverged("left_due", what, one(left.body), "nothing")
+
+    def _follow_trees(self, state: Session, event: Event) -> None:
+        if event.type in OPENINGS:
+            self._going = {agent_id for agent_id in state.agents if _is_to_go(state, agent_id)}
+        elif isinstance(event.body, WorktreeRemoved):
+            self._going.discard(event.agent)
+        else:
+            for agent_id in (event.agent, event.body.to) if isinstance(event.body, AgentMessaged) else (event.agent,):
+                if _is_to_go(state, owner := home(state, agent_id)):
+                    self._going.add(owner)
+
+    def _is_busy(self, state: Session, one: Due) -> bool:
+        return isinstance(one.body, ToolStarted) and home(state, one.agent) in self._going
+
+
+def _is_to_go(state: Session, agent_id: str) -> bool:
+    """Whether nobody needs an agent's working tree any more."""
+    agent = state.agents.get(agent_id)
+    if agent is None or not agent.parent or not agent.finished or not agent.workspace or agent.kept:
+        return False
+    return not any(home(state, one) == agent_id for one in state.unfinished)
 
 
 def _clears(state: Session) -> bool:

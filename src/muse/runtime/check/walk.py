@@ -76,7 +76,7 @@ class _Walk:
             return diverged.at(event.seq, event.agent, event.type)
         woken = self._story.fold(event)
         self._facts.noted(self._story.state, event, part)
-        self._owed.after(part, woken)
+        self._owed.after(self._story.state, event, part, woken)
         self._over = _why_over(self._story.state, event)
         if self._over is not None:
             self._passed_over(event)
