@@ -6,7 +6,7 @@ from muse.event.content import Block, FileChange, Settings, Usage
 from muse.event.kinds import AgentFinished, FilesChanged, ModelResponded, UserPrompted
 from muse.fold.state import Agent, ModelCall, Session, Timer, ToolRun
 from muse.view.fleet import Doing, Trail, agent_rows, counts, doing, news, session_rows, subtree
-from muse.view.fleet_text import agent_lines, short_time, short_tokens
+from muse.view.fleet_text import agent_lines, short_time, short_tokens, titled, totals
 from tests.view.made import event
 
 SETTINGS = Settings(provider="p", dialect="d", model="m")
@@ -181,3 +181,39 @@ def test_tokens_in_few_columns(number: int, text: str) -> None:
 )
 def test_times_in_few_columns(seconds: int, text: str) -> None:
     assert short_time(seconds) == text
+
+
+def test_totals_are_told_in_ever_fewer_words() -> None:
+    agents = {
+        "main": child(id="main", parent="", usage=Usage(input=14_000, output=910, cost_microusd=20_000)),
+        "main.1": child(finished=True, outcome="done"),
+        "main.2": child(id="main.2", paused=True),
+    }
+    session = session_rows(Session(session="s", settings=SETTINGS, agents=agents), Trail(), file="", pid=1, now="")
+    assert list(totals([session])) == [
+        "3 agents: 1 running, 1 paused, 1 done  14,910 tok $0.0200",
+        "3 agents: 1 running, 1 paused, 1 done  14k tok $0.0200",
+        "3 agents: 1 running, 1 paused …  14k tok $0.0200",
+        "3 agents: 1 running …  14k tok $0.0200",
+    ]
+
+
+TOTALS = ("7 agents: 2 running, 5 done  14,910 tok $0.02", "7 agents: 2 running …  14k tok $0.02")
+
+
+@pytest.mark.parametrize(
+    ("width", "title"),
+    [
+        (80, f"4f2k9a31 checkout · stopped · {TOTALS[0]}"),
+        (74, f"4f2k9a31 checko… · stopped · {TOTALS[0]}"),
+        (64, f"4f2k9a31 check… · stopped · {TOTALS[1]}"),
+        (50, f"stopped · {TOTALS[1]}"),
+        (36, TOTALS[1]),
+    ],
+)
+def test_a_title_gives_up_its_name_and_never_its_totals(width: int, title: str) -> None:
+    assert titled("4f2k9a31 checkout", "stopped", TOTALS, width) == title
+
+
+def test_a_long_reason_leaves_the_totals_their_room() -> None:
+    assert titled("4f2k9a31", "the task failed: " + "x" * 90, TOTALS, 75).endswith(f" · {TOTALS[1]}")

@@ -448,6 +448,14 @@ def counts(rows: Iterable[AgentRow]) -> str:
     return f"{plural(found.total(), 'agent')}: {parts}" if parts else "no agents"
 
 
+def used_by(sessions: Iterable["SessionRows"]) -> Spent:
+    """What all agents of some sessions used."""
+    total = Spent()
+    for session in sessions:
+        total = _sum(total, session.used)
+    return total
+
+
 def news(before: Iterable[AgentRow], after: Iterable[AgentRow]) -> Iterator[AgentRow]:
     """The rows of agents that do something else than they did, or another step; and of new ones."""
     known = {row.agent: (row.state, row.about, row.step) for row in before}

@@ -3,18 +3,18 @@
 Rows come from `fleet`. This module must not know where lines go, nor what is drawn around them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from muse.view.agents_told import called_words
 from muse.view.amounts import duration, money, plural
-from muse.view.fleet import AgentRow, SessionRows, Spent, Word, counts
+from muse.view.fleet import AgentRow, SessionRows, Spent, Word, counts, used_by
 from muse.view.line import Line
 from muse.view.summary import outcome_words
 from muse.view.timeline import Severity
-from muse.view.visible import headline, one_line
+from muse.view.visible import columns, fit, headline, one_line
 
 SEVERITIES: Final[dict[Word, Severity]] = {
     "waiting": "attention", "stuck": "bad", "failed": "bad", "parked": "attention", "paused": "attention",
@@ -22,6 +22,9 @@ SEVERITIES: Final[dict[Word, Severity]] = {
     "idle": "quiet", "running": "normal",
 }  # fmt: skip
 INDENT: Final = 2
+NAME_COLUMNS_MIN: Final = 8
+"""So much of a session's name is kept beside longer words of its totals; that is an id."""
+STATE_COLUMNS_MIN: Final = 12
 
 
 def label(row: AgentRow, *, brief: bool = False) -> str:
@@ -71,6 +74,33 @@ def session_words(session: SessionRows) -> str:
 def agents_words(session: SessionRows) -> str:
     """`12 agents: 8 running, 4 done  12,345 tok $0.12`."""
     return f"{counts(session.agents)}  {used(session.used)}".rstrip()
+
+
+def totals(sessions: Iterable[SessionRows]) -> Iterator[str]:
+    """How many agents there are, what they do, their tokens and cost: from the longest words to the shortest, which
+    still tell how many work, if any do."""
+    known = tuple(sessions)
+    spent, words = used_by(known), counts(row for session in known for row in session.agents)
+    cost = f" {money(spent.cost_microusd)}" if spent.cost_microusd else ""
+    brief_spent = f"  {short_tokens(spent.tokens)} tok{cost}" if spent.tokens or cost else ""
+    yield f"{words}  {used(spent)}".rstrip()
+    yield f"{words}{brief_spent}"
+    parts = words.split(", ")
+    for kept in range(len(parts) - 1, 0, -1):
+        yield f"{', '.join(parts[:kept])} …{brief_spent}"
+
+
+def titled(name: str, state: str, words: Iterable[str], width: int, between: str = " · ") -> str:
+    """`name · state · totals` in `width` columns. Where that is too narrow the state is cut, then the name, and of
+    `words` (`totals`) the first that has room counts; the last is never cut while anything else stands there."""
+    state = fit(state, max(width // 3, STATE_COLUMNS_MIN))
+    last = ""
+    for last in words:
+        room = width - columns(f"{between}{state}{between}{last}")
+        if room >= min(columns(name), NAME_COLUMNS_MIN):
+            return between.join(part for part in (fit(name, room), state, last) if part)
+    room = width - columns(f"{between}{last}")
+    return fit(f"{state}{between}{last}" if columns(state) <= room else last, width)
 
 
 def news_words(row: AgentRow) -> str:

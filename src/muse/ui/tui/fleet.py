@@ -26,11 +26,12 @@ from muse.ui.tui.fleet_keys import ALWAYS_HINTS, ASKED_HINTS, GROUPS, HINTS, KEY
 from muse.ui.tui.fleet_list import FleetList
 from muse.ui.tui.fleet_said import Asked, Saying
 from muse.ui.tui.fleet_tree import Tree
+from muse.ui.tui.looks import TITLE_COLUMNS
 from muse.ui.tui.pane import Pane
 from muse.ui.tui.terminal import Stands, TerminalApp
 from muse.view.filters import Filter
 from muse.view.fleet import MEANINGS, AgentRow, SessionRows, news
-from muse.view.fleet_text import agent_lines, agents_words, session_words
+from muse.view.fleet_text import agent_lines, agents_words, session_words, titled, totals
 from muse.view.line import Line
 from muse.view.visible import headline, one_line
 
@@ -212,13 +213,15 @@ class FleetScreen(Screen[int], inherit_bindings=False):
         return HINTS if self.focused is self.list else PANE_HINTS
 
     def _title(self) -> str:
-        sessions = self.tree_of.sessions
-        if len(sessions) == 1:
-            one = sessions[0]
-            state = session_words(one) if one.state == "closed" or one.problem else one.state
-            name = one_line(one.name) if one.name != short_id(one.session) else ""
-            return " · ".join([f"{short_id(one.session)} {name}".rstrip(), state, agents_words(one)])
-        return f"{len(sessions)} sessions" if sessions else "no session runs or waits for anybody"
+        sessions, width = self.tree_of.sessions, self.size.width - TITLE_COLUMNS
+        if not sessions:
+            return "no session runs or waits for anybody"
+        if len(sessions) > 1:
+            return titled("", f"{len(sessions)} sessions", totals(sessions), width)
+        one = sessions[0]
+        state = session_words(one) if one.state == "closed" or one.problem else one.state
+        name = one_line(one.name) if one.name != short_id(one.session) else ""
+        return titled(f"{short_id(one.session)} {name}".rstrip(), state, totals(sessions), width)
 
     def _facts(self) -> str:
         waits = sum(len(row.approvals) + len(row.questions) for one in self.tree_of.sessions for row in one.agents)

@@ -17,8 +17,8 @@ from muse.ui.tui.looks import BOLD, BY_SEVERITY, CHOSEN, DIM, PLAIN, strip, titl
 from muse.ui.tui.pane import WHEEL_ROWS
 from muse.view.amounts import money
 from muse.view.fleet import AgentRow
-from muse.view.fleet_text import SEVERITIES, agents_words, label, session_words, short_time, short_tokens
-from muse.view.visible import columns, fit
+from muse.view.fleet_text import SEVERITIES, label, session_words, short_time, short_tokens, titled, totals
+from muse.view.visible import columns, fit, one_line
 
 LABEL_COLUMNS: Final = (12, 28)
 """At least and at most."""
@@ -129,8 +129,9 @@ def _session_parts(place: Place, width: int) -> list[tuple[str, Style]]:
     session = place.session
     sign = "›" if place.folded else " "
     asks = any(row.approvals or row.questions for row in session.agents)
-    parts = [sign, short_id(session.session), session.name, session_words(session), agents_words(session)]
-    words = f"{parts[0]}{'  '.join(part for part in parts[1:] if part)}  {tilde(session.workspace)}"
+    name = f"{short_id(session.session)}  {one_line(session.name)}".rstrip()
+    words = titled(name, session_words(session), totals([session]), width - 1, "  ")
+    words = f"{sign}{words}  {tilde(session.workspace)}"
     style = BY_SEVERITY["bad"] if session.problem else BY_SEVERITY["attention"] if asks else PLAIN
     return [(fit(words, width), style + BOLD)]
 

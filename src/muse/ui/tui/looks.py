@@ -46,10 +46,14 @@ def strip(parts: list[tuple[str, Style]], width: int, style: Style = PLAIN) -> S
     return Strip(segments).adjust_cell_length(width, style)
 
 
+TITLE_COLUMNS: Final = 5
+"""Of the line above a pane so many are no title."""
+
+
 def title_strip(title: str, width: int, *, focused: bool) -> Strip:
     """The line above a pane: `── title ─────`; of the pane that has the keys `━━`."""
     rule = "━" if focused else "─"
-    text = fit(title, max(width - 5, 0))
+    text = fit(title, max(width - TITLE_COLUMNS, 0))
     line = f"{rule * 2} {text} " if text else ""
     style = TITLE if focused else DIM
     return strip([(line, style), (rule * width, style)], width)
