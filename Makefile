@@ -1,5 +1,5 @@
 # Everything runs from a fresh clone: `make demo`, `make test`. The environment is .venv/, the command .venv/bin/muse.
-.PHONY: help setup demo test crash night check mutate bench compare lock clean
+.PHONY: help setup demo test crash night storm check mutate bench compare lock clean
 VENV ?= .venv
 BIN = $(VENV)/bin
 
@@ -27,6 +27,9 @@ crash: setup  ## the crash matrix: kill everything everywhere (SEED=… KILLS=�
 
 night: setup  ## a fan-out killed 50 times, then a night of 8 agents, 1,200 calls and 24 hours (SEED=…); write docs/guarantees.md
 	$(BIN)/python -m tests.night $(if $(SEED),--seed $(SEED)) --write docs/guarantees.md
+
+storm: setup  ## whatever people say at whatever moment, thirty sessions long, with kills (STORMS=…, MUSE_CRASH_SEED=…)
+	MUSE_STORMS=$(or $(STORMS),30) $(BIN)/python -m pytest -q tests/crash/test_storm.py
 
 mutate: setup  ## change every field of every recorded session, and see that replay --verify finds it (two minutes)
 	MUSE_MUTATE=full $(BIN)/python -m pytest -q tests/runtime/check/test_mutations.py
