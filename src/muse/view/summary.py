@@ -361,7 +361,7 @@ def _reconciled(body: kinds.EffectReconciled, event: Event, tool: str, title: st
     found: dict[str, tuple[str, str, str, Severity]] = {
         "attached": ("→", "re-attached", headline(body.evidence, 120) or "it was taken up again", "good"),
         "done": ("✓", "settled", "it had been done before its host was gone", "good"),
-        "not_done": ("→", "settled", "it had not been done; it is done now", "good"),
+        "not_done": ("→", "settled", "it had not been done, and may start again", "good"),
         "retried": ("→", "asked again", "it has no side effect", "good"),
         "unknown": ("!", "unknown", "it may or may not have happened", "attention"),
     }

@@ -12,7 +12,7 @@ from muse.view.amounts import plural
 _WORDS = {
     "attached": "re-attached to {}",
     "done": "had been done: {}",
-    "not_done": "had not been done, so it is done now: {}",
+    "not_done": "had not been done, and may start again: {}",
     "retried": "asked again (no side effect): {}",
     "unknown": "may or may not have happened: {}",
 }
