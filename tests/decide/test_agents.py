@@ -8,7 +8,7 @@ import pytest
 from muse.decide.agents import stricter
 from muse.event.content import Role
 from muse.event.envelope import decode
-from muse.event.kinds import AgentSteered, CancelRequested, QuestionAnswered, UserPrompted
+from muse.event.kinds import AgentSteered, ApprovalDecided, CancelRequested, QuestionAnswered, UserPrompted
 from tests.property.world import Played
 
 
@@ -18,10 +18,10 @@ def spawn(*tasks: str, **more: Any) -> tuple[str, str]:
     return "spawn", json.dumps({"agents": [{"task": task, **more} for task in tasks], **background})
 
 
-def begun(*uses: tuple[str, str], **settings: Any) -> Played:
+def begun(*uses: tuple[str, str], mode: str = "yolo", **settings: Any) -> Played:
     """A session whose model has asked for these."""
     world = Played()
-    world.open("yolo", 8, 0, list(uses), **settings)
+    world.open(mode, 8, 0, list(uses), **settings)
     return world
 
 
@@ -91,6 +91,32 @@ def test_who_waits_for_children_gives_its_slot_up_so_that_they_can_work() -> Non
     assert asking(world) == ["main.1.1"]
     answers(world, "main.1.1")
     assert asking(world) == ["main.1"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "uses"),
+    [
+        ("default", [("write", '{"path":"a","content":""}'), ("read", '{"path":"b"}')]),
+        ("accept-edits", [("shell", '{"command":"make"}'), ("write", '{"path":"a","content":""}')]),
+        ("accept-edits", [("shell", '{"command":"make"}'), ("write", '{"path":"a","content":""}'), ("wait", "{}")]),
+    ],
+)
+def test_who_has_only_calls_behind_one_that_asks_a_person_gives_its_slot_up(
+    mode: str, uses: list[tuple[str, str]]
+) -> None:
+    world = begun(spawn("a", "b", isolation="shared"), agents_parallel_max=1, mode=mode)
+    decided(world)
+    assert asking(world) == ["main.1"]
+    answers(world, "main.1", *uses)
+    assert (len(events(world, "approval.requested")), events(world, "tool.started")[1:]) == (1, [])
+    assert (world.state.held, asking(world)) == ({"main.2"}, ["main.2"])
+    answers(world, "main.2")
+    request = events(world, "approval.requested")[0]
+    allowed = ApprovalDecided(call=request.body.call, decision="allow", by="person", request=request.seq)
+    world.append(allowed, "main.1")
+    decided(world)
+    assert world.state.held == {"main.1"}
+    assert [event.body.tool for event in events(world, "tool.started")[1:]] == [uses[0][0]]
 
 
 def test_a_call_that_is_cancelled_half_way_spawns_no_more() -> None:

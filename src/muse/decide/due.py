@@ -16,7 +16,7 @@ from muse.decide.context import Rules, next_request, system_prompt
 from muse.decide.decision import Due
 from muse.decide.paths import named_path
 from muse.errors import ConfigError
-from muse.event.content import RecoveryClass, Settings, ToolSpec
+from muse.event.content import RecoveryClass, Settings
 from muse.event.kinds import (
     AgentSpawned,
     ApprovalDecided,
@@ -31,9 +31,8 @@ from muse.event.kinds import (
 from muse.fold.agents import root, stuck
 from muse.fold.models import model_ref
 from muse.fold.state import Agent, Session, ToolRun
-
-USES_REMEMBERED = 8192
-"""Tool uses of which it is remembered what the rules say: more than one response holds."""
+from muse.fold.uses import USES_REMEMBERED, recovery_of, waits
+from muse.fold.uses import spec_of as spec_of
 
 OUTSIDE = "{path} is outside the workspace, and file tools stay inside it: give a path relative to it, or use shell"
 NOTHING_CAN_RUN = "nothing can run: no such tool, or arguments that are no JSON object"
@@ -122,9 +121,10 @@ def _batch(state: Session, agent: Agent, settings: Settings) -> Iterator[Due]:
             yield from _tool(state, agent, run, settings, may_start=not edit_before)
             continue
         edits = recovery == "reconcilable"
-        waits = edit_before or (edits and (any_before or _is_taken(state, agent, run)))
+        held_back = waits(recovery, any_before=any_before, edit_before=edit_before)
+        held_back = held_back or (edits and _is_taken(state, agent, run))
         room = may and running < settings.parallel_tools_max
-        yield from _tool(state, agent, run, settings, may_start=room and not waits)
+        yield from _tool(state, agent, run, settings, may_start=room and not held_back)
         any_before, edit_before = True, edit_before or edits
 
 
@@ -284,26 +284,10 @@ def _halt(state: Session, agent: Agent) -> tuple[str, str]:
     return "budget", f"{who}{agent.reason}"
 
 
-def recovery_of(agent: Agent, run: ToolRun) -> RecoveryClass:
-    """The recovery class of a tool use; one that cannot run at all is `pure`."""
-    spec = spec_of(agent, run.tool)
-    return spec.recovery if spec is not None and _is_object(run.args) else "pure"
-
-
-@lru_cache(maxsize=USES_REMEMBERED)
-def _is_object(args: str) -> bool:
-    return approval.parsed(args) is not None
-
-
-def spec_of(agent: Agent, tool: str) -> ToolSpec | None:
-    """The specification of a tool that this agent has."""
-    return next((spec for spec in agent.tools if spec.name == tool), None)
-
-
 def judge(state: Session, agent: Agent, run: ToolRun) -> policy.Verdict:
     """What the permission rules say of a tool use, in the stricter of the session's mode and the agent's own."""
     spec = spec_of(agent, run.tool)
-    if spec is None or not _is_object(run.args):
+    if spec is None or approval.parsed(run.args) is None:
         return policy.Verdict(decision="allow", rule=NOTHING_CAN_RUN, remember="")
     known = _policy(agents.stricter(state.mode, agent.mode), state.allow, state.ask, state.deny, state.remembered)
     args = approval.parsed(run.args) or {}

@@ -35,6 +35,7 @@ from muse.fold.models import RETRYABLE as RETRYABLE
 from muse.fold.models import fallback_of
 from muse.fold.models import may_retry as may_retry
 from muse.fold.state import Agent, ModelCall, Session, Want
+from muse.fold.uses import all_wait
 
 MESSAGE = "[Message from {sender}]\n{text}"
 MESSAGE_OF_WANTED = "[Message from {sender}, which the user started]\n{text}"
@@ -85,18 +86,6 @@ def root(state: Session, agent_id: str) -> str:
     return (found.workspace if found is not None else "") or state.workspace
 
 
-def waiting_runs(agent: Agent) -> bool:
-    """Whether all that is open of the agent's last response waits for others: for agents, or for a person."""
-    some = False
-    for run in agent.batch:
-        if run.phase == "done":
-            continue
-        if run.phase != "asked" and not (run.phase == "running" and run.recovery == "derived"):
-            return False
-        some = True
-    return some
-
-
 # -- slots -------------------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +116,7 @@ def _works(state: Session, agent: Agent) -> bool:
         return False
     if agent.call is not None:
         return not parked(state, agent.call)
-    return not waiting_runs(agent)
+    return not all_wait(agent)
 
 
 def concerned(state: Session, event: Event) -> Iterator[str]:
