@@ -85,7 +85,7 @@ def test_what_one_terminal_says_to_agents_is_seen_in_the_one_that_runs_them(
     name = world.files()[-1].stem[-8:]
     other.wait(lambda screen: f'muse steer {name}:main.1 "…"' in screen, "what can be said to the first")
     (world.work / "go").touch()
-    other.wait(lambda screen: "main.1 > The first part is done." in screen, "the words of the first")
+    other.wait(lambda screen: "The first part is done." in screen, "the words of the first")
     chat.wait(lambda screen: "All is well." in screen and "✓ closed" in screen, "the end of the turn")
     other.keys("C-c")
     other.wait(lambda screen: "detached; the session is left as it is" in screen)
