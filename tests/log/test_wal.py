@@ -38,7 +38,8 @@ def wal(tmp_path: Path) -> bytes:
 
 def test_frames_end_where_the_file_was_cut_meanwhile(wal: bytes) -> None:
     header = likely_header(io.BytesIO(wal))
-    assert header is not None and header.whole
+    assert header is not None
+    assert header.whole
     whole = list(frames_of(io.BytesIO(wal), header))
     assert len(whole) >= 3
     step = FRAME_HEADER_BYTES + header.page_size
