@@ -2,13 +2,16 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from muse.event.jsontext import sendable_arguments, sendable_object, strict_object
 
 SHOWN_CHARACTERS_MAX = 20_000
+_HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but for tab and line feed, those that turn the direction of text, and half surrogate pairs."""
 
 
 @lru_cache(maxsize=512)
@@ -73,14 +76,8 @@ def visible(text: str) -> str:
     if len(text) > SHOWN_CHARACTERS_MAX:
         left_out = len(text) - SHOWN_CHARACTERS_MAX
         text = f"{text[:SHOWN_CHARACTERS_MAX]}\n… {left_out} more characters; muse show gives the whole call"
-    return "".join(_visible_character(character) for character in text)
+    return _HIDDEN.sub(_escaped, text)
 
 
-def _visible_character(character: str) -> str:
-    code = ord(character)
-    if character in "\n\t":
-        return character
-    bidirectional = code in range(0x202A, 0x202F) or code in range(0x2066, 0x206A)
-    if code < 0x20 or 0x7F <= code < 0xA0 or bidirectional or 0xD800 <= code < 0xE000:
-        return f"\\u{code:04x}"
-    return character
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
