@@ -242,3 +242,16 @@ def test_who_looks_while_an_append_is_just_being_published_is_not_told_that_the_
         assert not look_behind(log._db, path).lost
     db.execute("COMMIT")
     db.close()
+
+
+def test_an_append_that_is_whole_a_moment_later_is_not_told_of_as_cut_off(
+    log: SqliteLog, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else `muse verify` says of a session that runs that its end may be damaged."""
+    own(log)
+    db = half_an_append(path)
+    monkeypatch.setattr("muse.log.wal.time.sleep", lambda _: db.in_transaction and db.execute("COMMIT"))
+    with SqliteLog.open(path, read_only=True, check=False) as reader:
+        assert not reader.tail.unfinished
+    assert not db.in_transaction
+    db.close()

@@ -15,8 +15,8 @@ import apsw
 
 from muse.log.pages import FRAME_HEADER_BYTES, WAL_HEADER_BYTES, Frame, WalHeader, frame_holds, frames_of, likely_header
 
-_TRIES: Final = 3
-_PAUSE_SECONDS: Final = 0.001
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 0.003
 
 
 class Tail(NamedTuple):
@@ -32,22 +32,23 @@ class Tail(NamedTuple):
 def look_behind(db: apsw.Connection, path: Path) -> Tail:
     """Look behind the end of the write-ahead log of `path`; `db` has read from it. It costs what stands there."""
     wal = Path(f"{path}-wal")
+    before = None
     for _ in range(_TRIES):
         used = _used(db)
-        if used is None:
-            time.sleep(_PAUSE_SECONDS)
-            continue
         try:
             with wal.open("rb") as file:
                 start = file.read(WAL_HEADER_BYTES)
-                found = _look(file, max(used, 0), path)
+                found = _look(file, max(used or 0, 0), path)._replace(used=used or 0)
                 file.seek(0)
                 same = file.read(WAL_HEADER_BYTES) == start
         except FileNotFoundError:
             return Tail()
-        if same and _used(db) == used:
-            return found._replace(used=used)  # else somebody writes right now, and what was seen is of no moment
-    return Tail()
+        if used is not None and same and _used(db) == used:
+            if found.lost or not found.unfinished or used == before:
+                return found
+            before = used  # it may be just being written: then there are more of them soon
+        time.sleep(_PAUSE_SECONDS)
+    return Tail()  # somebody writes right now, and what was seen is of no moment
 
 
 def _used(db: apsw.Connection) -> int | None:
