@@ -124,8 +124,8 @@ SECRETS = KnownSecrets({"K": CANARY})
 SAID = f"it is {CANARY}, twice {CANARY}"
 MASKED = "it is [secret K], twice [secret K]"
 WORDS = {
-    "agent.steered": "text", "agent.paused": "why", "approval.decided": "note", "cancel.requested": "why",
-    "note.added": "text", "question.answered": "text", "user.prompted": "text",
+    "agent.steered": "text", "agent.paused": "why", "agent.wanted": "task name role", "approval.decided": "note",
+    "cancel.requested": "why", "note.added": "text", "question.answered": "text", "user.prompted": "text",
 }  # fmt: skip
 """What a person may say in each command; the others hold ids, numbers, choices and rules alone."""
 
