@@ -5,6 +5,7 @@ supervisor and start one when there is none. Connections belong to no task: each
 This module knows the files and the socket, not the log.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -377,7 +378,9 @@ class Runner:
                 link = tempfile.mkdtemp(prefix="muse-", dir=_short_folder())
                 os.symlink(self.run_dir, os.path.join(link, "r"))
                 path = os.fsencode(os.path.join(link, "r", files.SOCKET))
-            return await anyio.connect_unix(path)
+            stream = await anyio.connect_unix(path)
+            _forgive_late_wakes()
+            return stream
         except (FileNotFoundError, NotADirectoryError, ConnectionError):
             return None
         except OSError as error:
@@ -386,6 +389,20 @@ class Runner:
             if link:
                 os.unlink(os.path.join(link, "r"))
                 os.rmdir(link)
+
+
+def _forgive_late_wakes() -> None:
+    """Have the loop print nothing when a socket becomes readable just as its reader is cancelled. anyio's streams of
+    unix sockets (4.16) then wake a future that is cancelled already: nothing was read, and nothing is lost."""
+    loop = asyncio.get_running_loop()
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(_but_late_wakes)
+
+
+def _but_late_wakes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    is_wake = context.get("message") == "Exception in callback Future.set_result(None)"
+    if not (is_wake and isinstance(context.get("exception"), asyncio.InvalidStateError)):
+        loop.default_exception_handler(context)
 
 
 def _short_folder() -> str:
