@@ -33,9 +33,9 @@ class Machine:
         self.log.write_bytes(b"the record")
         subprocess.run(["git", "init", "-q", str(self.workspace)], check=True, env={"PATH": os.environ["PATH"]})
 
-    def places(self, *more: str) -> Places:
+    def places(self, *more: str, **variables: str) -> Places:
         """The places of a session here. The test's folder lies among the temporary files, which are not to count."""
-        environment = {"HOME": str(self.home)}
+        environment = {"HOME": str(self.home), **variables}
         found = places_of(self.workspace, self.muse_home, self.log, self.home / "settings", environment, more)
         return without_temporary(found)
 

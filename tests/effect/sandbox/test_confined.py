@@ -143,6 +143,28 @@ async def test_no_signal_and_no_trace_leads_out(
     assert "read\n" not in said
 
 
+async def test_a_command_inside_tmux_starts_and_does_not_see_its_socket(do: Do, user: Machine, enforcer: str) -> None:
+    folder = user.root / f"tmux-{os.geteuid()}"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "default"))
+        places = user.places(TMUX=f"{folder}/default,1234,0", TMUX_TMPDIR=str(user.root))
+        exit, said = await do(f"echo it runs; ls {folder}", box_of(user, enforcer, places=places))
+    assert said.startswith("it runs\n")
+    if enforcer != "landlock-alone":
+        assert "default" not in said.replace(str(folder), "")
+    assert exit.code == 0
+
+
+async def test_hidden_names_may_lie_inside_one_another(do: Do, user: Machine) -> None:
+    inner = user.root / "outer" / "inner"
+    inner.mkdir(parents=True)
+    places = user.places()
+    places = msgspec.structs.replace(places, hidden=(*places.hidden, str(inner.parent), str(inner)))
+    exit, said = await do("echo it runs", box_of(user, "landlock", places=places))
+    assert (exit.code, said) == (0, "it runs\n")
+
+
 async def test_abstract_sockets_of_others_are_out_of_reach(do: Do, user: Machine, enforcer: str) -> None:
     if enforcer == "bubblewrap":
         pytest.skip("bubblewrap keeps them only together with the network: docs/sandbox.md says so")

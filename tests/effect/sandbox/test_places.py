@@ -184,6 +184,17 @@ def test_sockets_that_start_commands_are_hidden_where_the_environment_has_them(r
     assert expected <= set(found.hidden)
 
 
+def test_what_is_hidden_with_its_folder_is_not_named_again(root: Path) -> None:
+    folder = f"/tmp/tmux-{os.geteuid()}"
+    environment = {"HOME": str(root / "home"), "TMUX": f"{folder}/default,1234,0"}
+    found = places_of(root, root / "home" / "muse", root / "s.muse", root / "home" / "settings", environment)
+    assert folder in found.hidden
+    assert f"{folder}/default" not in found.hidden
+    assert not [path for path in found.hidden if path.count("/") == 1]
+    found = places_of(root, root / "muse", root / "s.muse", root / "settings", environment | {"SCREENDIR": "/tmp"})
+    assert folder in found.hidden
+
+
 def test_no_setting_hides_what_is_to_be_worked_in(root: Path) -> None:
     environment = {"HOME": str(root), "SCREENDIR": str(root), "TMUX": f"{root}/work,1,0", "DOCKER_HOST": "tcp://h:1"}
     found = places_of(root / "work", root / "muse", root / "s.muse", root / "settings", environment)

@@ -17,7 +17,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -197,9 +197,9 @@ def _make_terminals(system: _System) -> None:
             system.mount("/dev/pts/ptmx", "/dev/ptmx", "", _MS_BIND)
 
 
-def _existing(paths: Iterable[str]) -> list[str]:
+def _existing(paths: Iterable[str]) -> Iterator[str]:
     """Asked path by path, when its turn comes: an earlier one may have hidden it."""
-    return [path for path in paths if os.path.exists(path)]
+    return (path for path in paths if os.path.exists(path))
 
 
 def _copy(system: _System, path: str) -> int:

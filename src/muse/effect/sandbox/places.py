@@ -102,7 +102,7 @@ def places_of(
         writable=_outermost(writable),
         temporary=tuple(temporary),
         readonly=tuple(dict.fromkeys([os.path.join(root, ".muse"), *git_kept, *personal])),
-        hidden=(*record, *doors),
+        hidden=(*record, *_outermost(doors)),  # a folder hides what is in it
         record=tuple(record),
         personal=tuple(personal),
         more=tuple(others),
@@ -161,11 +161,11 @@ def _is_for_hooks(path: str) -> bool:
 def _doors(home: str, environment: Mapping[str, str]) -> list[str]:
     """Where such sockets stand, usually and by what the environment says."""
     user = os.geteuid()
-    runtime = (f"/run/user/{user}", environment.get("XDG_RUNTIME_DIR", ""))
+    runtime = (f"/run/user/{user}", environment.get("XDG_RUNTIME_DIR") or f"/run/user/{user}")
     found = [*_DOORS, *(f"{folder}/{name}" for folder in runtime for name in _DOORS_OF_USER)]
     found += [path for name in _DOORS_AT_HOME if os.path.lexists(path := f"{home}/{name}")]
     found += [environment.get("TMUX", "").partition(",")[0], environment.get("SCREENDIR", "")]
-    found += [f"{environment.get('TMUX_TMPDIR', '')}/tmux-{{user}}"]
+    found += [f"{environment.get('TMUX_TMPDIR') or '/tmp'}/tmux-{{user}}"]
     for address in ";".join(environment.get(name, "") for name in _ADDRESSES).split(";"):
         _, _, path = address.removeprefix("unix://").partition("unix:path=")
         found.append(path.partition(",")[0] or address.removeprefix("unix://"))
