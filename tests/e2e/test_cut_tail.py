@@ -40,7 +40,7 @@ def test_a_resume_says_that_the_end_is_missing_and_does_nothing(rig: Rig) -> Non
     before = rig.path().read_bytes()
     code, said = going_on(rig, Step(uses=(shell(COUNTED),)))
     assert code == 8, said
-    assert "the end of this log is missing: it stops at event 1," in said
+    assert "the end of this log is missing: it stops at event 2," in said
     assert "main/4" in said
     assert "--recovered" in said
     assert rig.path().read_bytes() == before
