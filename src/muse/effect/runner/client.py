@@ -400,7 +400,7 @@ def _forgive_late_wakes() -> None:
 
 
 def _but_late_wakes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    is_wake = context.get("message") == "Exception in callback Future.set_result(None)"
+    is_wake = str(context.get("message")).startswith("Exception in callback Future.set_result(")
     if not (is_wake and isinstance(context.get("exception"), asyncio.InvalidStateError)):
         loop.default_exception_handler(context)
 
