@@ -202,12 +202,13 @@ class SqliteOwner(SqliteReader):
             with self._reading():
                 if self._ownership is not None:
                     self._require_epoch(self._ownership.epoch)
-                page = self._page(after, None)
+                # What others said between the claim and the first fold was read, but never looked at closely.
+                page = self._page(after if self._guard is None else min(after, self._head.seq), None)
                 self._accept([event for event in page if event.seq > self._head.seq])
-            yield from page
+            yield from (event for event in page if event.seq > after)
             if not page:
                 break
-            after = page[-1].seq
+            after = max(after, page[-1].seq)
         if self._guard is not None and not self._in_doubt:
             self._look(self._guard)
 

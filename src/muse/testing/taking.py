@@ -46,6 +46,16 @@ class TakingConformance:
         assert list(log.missed(4)) == []
         assert log.append([draft()], [draft()], 4, 1).decisions_kept
 
+    def test_what_was_said_before_the_owner_first_read_its_log_is_no_gap(self, tmp_path: Path) -> None:
+        place = self.place(tmp_path)
+        log = place.create("s")
+        own(log)
+        for n in range(3):
+            place.another().submit(draft("user.prompted", {"text": str(n)}))
+        assert [event.seq for event in log.missed(3)] == [4]
+        assert list(log.missed(4)) == []
+        assert log.append([draft()], [draft()], 4, 1).decisions_kept
+
     def test_another_handle_of_this_process_writes_into_the_same_log(self, tmp_path: Path) -> None:
         log = self.place(tmp_path).create("s")
         own(log)
