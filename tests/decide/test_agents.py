@@ -247,6 +247,16 @@ def test_a_role_whose_model_no_provider_has_is_refused_with_the_name_of_its_file
 
 
 @pytest.mark.parametrize(
+    ("asked", "found"), [("", "plan"), ("yolo", "plan"), ("accept-edits", "plan"), ("plan", "plan")]
+)
+def test_no_agent_frees_another_from_the_mode_of_its_role(asked: str, found: str) -> None:
+    world = begun(("spawn", json.dumps({"agents": [{"task": "look", "role": "scout", "mode": asked}]})))
+    world.state.roles = (Role(name="scout", mode="plan"),)
+    decided(world)
+    assert world.state.agents["main.1"].mode == found
+
+
+@pytest.mark.parametrize(
     ("one", "other", "found"),
     [
         ("yolo", "plan", "plan"),

@@ -215,7 +215,7 @@ def _unfit(state: Session, agent: Agent, one: Wanted, *, by_person: bool) -> str
     if not one.model and role is not None and ref_of(state, role.model) is None:
         return f"No provider for the model {role.model!r}, which {_called(role)} names: name another for this agent."
     try:
-        parse_mode(one.mode or (role.mode if role else "") or "default")
+        _mode(one, role, by_person=by_person)
     except ConfigError as error:
         return f"{error}; {error.hint}."
     return ""
@@ -228,16 +228,23 @@ def _role(state: Session, name: str) -> Role | None:
 def new_child(state: Session, agent: Agent, one: Wanted, cause: int, *, background: bool, **more: Any) -> Due:
     """The next child of an agent. `more` says who wants it: a call, which of its children this is, or a person."""
     role, id = _role(state, one.role), f"{agent.id}.{len(agent.children) + 1}"
-    mode = one.mode or (role.mode if role else "")
+    mode = _mode(one, role, by_person="wanted" in more)
     tools = _tools(state, agent, one, role, by_person="wanted" in more)
     isolation = one.isolation or (role.isolation if role else "") or _isolation(state, agent, tools, mode)
     body = AgentSpawned(
         task=one.task, tools=tools, parent=agent.id, background=background, name=one.name, role=one.role,
         model=one.model or (role.model if role else "") or agent.model,
-        mode=stricter(parse_mode(mode) if mode else "", agent.mode), isolation=_as_isolation(isolation),
+        mode=stricter(mode, agent.mode), isolation=_as_isolation(isolation),
         system=child_prompt(state, agent, id, role, isolation), **more,
     )  # fmt: skip
     return Due(id, cause, body)
+
+
+def _mode(one: Wanted, role: Role | None, *, by_person: bool) -> str:
+    """The mode that is wanted for it: of what an agent asks for and what the role says the stricter, since a model may
+    not free what a person wrote down. What a person asks for by name counts. "": none. Raises ConfigError."""
+    asked, of_role = (parse_mode(mode) if mode else "" for mode in (one.mode, role.mode if role else ""))
+    return asked if by_person and asked else stricter(asked, of_role)
 
 
 def _as_isolation(text: str) -> Any:
@@ -262,7 +269,7 @@ def _tools(state: Session, agent: Agent, one: Wanted, role: Role | None, *, by_p
 def _isolation(state: Session, agent: Agent, tools: tuple[str, ...], mode: str) -> str:
     """A child that may write gets a working tree of its own where the workspace is a repository."""
     writes = any(spec.writes for spec in state.tools if spec.name in tools)
-    planning = "plan" in (mode and parse_mode(mode), state.mode, agent.mode)
+    planning = "plan" in (mode, state.mode, agent.mode)
     return "worktree" if writes and not planning and state.git is not None else "shared"
 
 
