@@ -86,6 +86,12 @@ def test_rules_of_all_places_add_up(desk: Desk) -> None:
     assert (found.deny, found.allow) == (("shell(a)", "shell(c)", "shell(d)"), ("shell(b)",))
 
 
+def test_a_pair_names_a_model_with_dots_in_quotes_as_a_file_does(desk: Desk) -> None:
+    config = desk.load('models."gpt/4.1".context=9000', "models.'gpt/4.1'.input=2", "models.plain.context=8000")
+    assert {name: model.context for name, model in config.models.items()} == {"gpt/4.1": 9000, "plain": 8000}
+    assert config.models["gpt/4.1"].input == 2
+
+
 def test_pairs_take_toml_values_and_bare_text(desk: Desk) -> None:
     found = desk.load(
         "max_model_calls=5", "permission_mode=plan", "providers.x.dialect=openai", "providers.x.base_url=u"

@@ -13,6 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -413,12 +414,23 @@ def _set(table: dict[str, Any], pair: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    *tables, last = key.strip().split(".")
+    *tables, last = _steps(key.strip())
     for name in tables:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise ConfigError(f"-c {pair!r}: {name} is no table", hint="docs/configuration.md lists every key")
     table[last] = value
+
+
+def _steps(key: str) -> list[str]:
+    """The names that a key leads through: as in a settings file, where quotes hold a name with dots together."""
+    found: list[str] = []
+    with suppress(tomllib.TOMLDecodeError):
+        value: object = tomllib.loads(f"{key} = 0") if "\n" not in key else 0
+        while isinstance(value, dict) and len(value) == 1:
+            ((name, value),) = value.items()
+            found.append(name)
+    return found or key.split(".")
 
 
 # -- a project's file --------------------------------------------------------------------------------------------------
