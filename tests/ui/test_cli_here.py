@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from muse.event.kinds import QuestionAsked
+from muse.ui.cli.inbox import Waiting, describe
 from muse.view.visible import columns
 from tests.ui.driving import WAITS, World, eventually, shell
+from tests.view.made import event
 
 HELLO = {"text": "All is well."}
 
@@ -141,6 +144,18 @@ def test_approve_alone_answers_only_what_waits_in_this_folder(world: World) -> N
     assert f"{world.files()[0].stem[-8:]}@" in done.err
     assert "~/work" in done.err
     assert world.run("approve").code == 0
+
+
+def test_what_an_agent_in_its_own_working_tree_asks_is_told_without_that_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = event(QuestionAsked(call="main.1/2", text="Which?"), 9, agent="main.1")
+    for folder, words in ((str(tmp_path.resolve()), ""), ("/elsewhere", "  in /elsewhere")):
+        one = Waiting("4f2k@9", "s", tmp_path / "s.muse", asked, folder, "/home/ada/worktrees/s/main.1/work")
+        head = describe(one)[0]
+        assert head.startswith("4f2k@9  main.1 asks  ")
+        assert head.endswith(f"{words}  in a working tree of its own")
 
 
 def test_of_sessions_with_one_name_the_newest_is_meant(world: World) -> None:

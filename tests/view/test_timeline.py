@@ -24,6 +24,7 @@ from muse.event.kinds import (
     ToolFinished,
     ToolStarted,
     UserPrompted,
+    WorktreeRemoved,
 )  # fmt: skip
 from muse.view.detail import detailed
 from muse.view.markdown import Proof, document
@@ -191,4 +192,13 @@ def test_the_opened_row_shows_the_mode_at_80_columns_however_long_the_path_is() 
     assert text.endswith("  mode default")
     assert "~/deep/" in text
     assert "/project  anthropic/claude" in text
+    assert len(text) <= 80
+
+
+def test_what_became_of_a_working_tree_is_read_at_80_columns() -> None:
+    body = WorktreeRemoved(
+        path="/home/ada/.local/share/muse/worktrees/20261130-090000-00aaaaaa/main.1/work", left=("a.py",)
+    )
+    text = row_text(row(event(body, 7, agent="main.1"), Context(home="/home/ada")), width=80)
+    assert "is kept for a.py  ~/.local/share/" in text
     assert len(text) <= 80

@@ -471,15 +471,15 @@ def _files_unknown(body: kinds.FilesUnknown, event: Event, tool: str, title: str
 def _worktree_prepared(body: kinds.WorktreePrepared, event: Event, tool: str, title: str) -> Said:
     if body.error:
         return Said("✗", "worktree", f"there is none{_because(body.error)}", "bad")
-    base = f"from {brief(body.base[:8])}" if body.base else "a copy"
-    return Said("+", "worktree", f"{brief(body.path)} {base}")
+    base = f"from {brief(body.base[:8])}" if body.base else "as a copy"
+    return Said("+", "worktree", f"made {base}  {brief(body.path)}")
 
 
 def _worktree_removed(body: kinds.WorktreeRemoved, event: Event, tool: str, title: str) -> Said:
     if not body.left:
-        return Said("·", "worktree", f"{brief(body.path)} is gone{_because(body.why)}")
+        return Said("·", "worktree", f"is gone{_because(body.why)}  {brief(body.path)}")
     left = _some([brief(path) for path in body.left])
-    return Said("·", "worktree", f"{brief(body.path)} is kept for {left}{_because(body.why)}", "attention")
+    return Said("·", "worktree", f"is kept for {left}{_because(body.why)}  {brief(body.path)}", "attention")
 
 
 def _restored(body: kinds.WorkspaceRestored, event: Event, tool: str, title: str) -> Said:

@@ -20,6 +20,8 @@ from muse.event.kinds import (
     ModelResponded,
     SessionOpened,
     ToolStarted,
+    WorktreePrepared,
+    WorktreeRemoved,
 )
 from muse.view.agents_told import brief
 from muse.view.imported import aside_of
@@ -112,10 +114,13 @@ def _beside(event: Event, context: Context, said: Said) -> Said:
 
 def _at_home(event: Event, home: str) -> Event:
     body = event.body
-    if not home or not isinstance(body, SessionOpened) or not f"{body.workspace}/".startswith(f"{home}/"):
+    if not home or not isinstance(body, SessionOpened | WorktreePrepared | WorktreeRemoved):
         return event
-    shown = msgspec.structs.replace(body, workspace=f"~{body.workspace.removeprefix(home)}")
-    return msgspec.structs.replace(event, body=shown)
+    name = "workspace" if isinstance(body, SessionOpened) else "path"
+    path: str = getattr(body, name)
+    if not f"{path}/".startswith(f"{home}/"):
+        return event
+    return msgspec.structs.replace(event, body=msgspec.structs.replace(body, **{name: f"~{path.removeprefix(home)}"}))
 
 
 def rows(events: Iterable[Event], context: Context | None = None) -> Iterator[tuple[Event, Row]]:

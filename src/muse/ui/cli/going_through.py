@@ -26,12 +26,11 @@ from muse.ui.cli.asking import (
     shown_lines,
 )
 from muse.ui.cli.change import change_lines
-from muse.ui.cli.finding import is_here, short_id, tilde
-from muse.ui.cli.inbox import Waiting, asked_ago
+from muse.ui.cli.finding import short_id
+from muse.ui.cli.inbox import Waiting, when_and_where
 from muse.ui.cli.live import Live
 from muse.ui.cli.person import Terminal
 from muse.ui.cli.speaking import CLIENT, Listener, listening
-from muse.view.amounts import age
 from muse.view.visible import one_line
 
 LOOK_SECONDS: Final = 0.5
@@ -76,11 +75,11 @@ class GoingThrough:
                     self._live.say(f"  nobody runs this session: it takes effect at muse resume {to.name}", "2")
 
     def _show(self, one: Waiting, place: str) -> None:
-        live, where = self._live, "" if is_here(one.workspace) else f"  in {tilde(one.workspace)}"
+        live = self._live
         live.say()
         what = "asks" if one.question is not None else "asks: may this run?"
         rule = f"  {one_line(one.request.rule)}" if one.question is None else ""
-        live.say(f"? {one.agent} {what}   {one.address}{where}  {age(asked_ago(one))}  ({place}){rule}", "33")
+        live.say(f"? {one.agent} {what}   {one.address}  {when_and_where(one)}  ({place}){rule}", "33")
         if one.question is not None:
             shown_lines(live, one.question.text)
             for line in option_lines(one.question.options):

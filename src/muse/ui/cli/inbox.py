@@ -148,10 +148,17 @@ def asked_ago(one: Waiting) -> int:
         return 0
 
 
+def when_and_where(one: Waiting) -> str:
+    """How long it has waited, and in which folder where that is not this one. The path of an agent's own working tree
+    tells a person nothing: that it has one does."""
+    folder = "" if is_here(one.folder) else f"  in {tilde(one.folder)}"
+    tree = "" if one.workspace == one.folder else "  in a working tree of its own"
+    return f"{age(asked_ago(one))}{folder}{tree}"
+
+
 def describe(one: Waiting) -> list[str]:
     """What waits, for a person: who asks since when, the exact text, what it would change, the rule that asks."""
-    where = "" if is_here(one.workspace) else f"  in {tilde(one.workspace)}"
-    head = f"{one.address}  {one.agent} asks{where}  {age(asked_ago(one))}"
+    head = f"{one.address}  {one.agent} asks  {when_and_where(one)}"
     if one.question is not None:
         return [head, *(f"  {line}" for line in lines_of(one.question.text)), *option_lines(one.question.options)]
     change = change_lines(one.request.tool, one.args, one.workspace)
