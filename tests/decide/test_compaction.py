@@ -264,7 +264,10 @@ def test_results_that_the_model_has_not_seen_leave_only_where_nothing_else_helps
     story.results("z" * 30_000)
     (body,) = story.compactions
     assert body.calls == ("main/2",)
-    assert 'recall(call="main/2")' in story.main.items[-1].text
+    assert 'recall(call="main/2", limit=3200)' in story.main.items[-1].text, "a quarter of the 12,800 bytes that fit"
+    story.answer("again, less of it", uses=1)
+    story.results("z" * 3_200)
+    assert story.compactions == [body], "the model sees what it asked for"
 
 
 def test_an_agent_without_the_tool_is_not_told_of_it() -> None:

@@ -45,9 +45,7 @@ def before_request(state: Session, agent: Agent) -> ContextCompacted | Literal["
         return ""
     if step.method == "summary":
         return "summary"
-    body = ContextCompacted(
-        first=step.first, last=step.last, method="results", calls=step.calls, text=compaction.pattern(agent)
-    )
+    body = ContextCompacted(first=step.first, last=step.last, method="results", calls=step.calls, text=step.line)
     return _measured(state, agent, body)
 
 

@@ -29,6 +29,8 @@ RESULTS_KEPT_MAX: Final = 6
 """So many of the newest bulky results stay as they are, within `TAIL_SHARE`."""
 TAIL_SHARE: Final = 4
 """The newest quarter of what a request may hold stays as it is."""
+RECALLED_BYTES: Final = 30_000
+"""So much the tool `recall` gives at once, unless it is asked for less (`effect/tool/output.py`)."""
 WORDS_SHARE: Final = 8
 """What people said has an eighth of it, the summary another."""
 WORDS_BYTES_MAX: Final = 16_000
@@ -55,12 +57,13 @@ NO_RECALL: Final = "What is left out stays in the log of the session."
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be done next to make a transcript shorter: the results of `calls` leave it, or the items before `cut`
-    are summarised. `gain` is the bytes that this frees, at least."""
+    """What can be done next to make a transcript shorter: the results of `calls` leave it, each
+    for a `line`, or the items before `cut` are summarised. `gain` is the bytes that this frees, at least."""
 
     method: Literal["results", "summary"]
     gain: int
     calls: tuple[str, ...] = ()
+    line: str = ""
     first: int = 0
     last: int = 0
     cut: int = 0
@@ -128,7 +131,6 @@ def _results(agent: Agent, most: int, least: int, *, fresh: bool) -> Step | None
     items, kept, room = agent.items, 0, most * BYTES_A_TOKEN // TAIL_SHARE
     seen_before = _last_answer(items)
     found: list[Resulted] = []
-    gain = 0
     for at in range(len(items) - 1, -1, -1):
         item = items[at]
         if not isinstance(item, Resulted) or (size := bytes_of(item)) < BULKY_BYTES_MIN:
@@ -137,13 +139,13 @@ def _results(agent: Agent, most: int, least: int, *, fresh: bool) -> Step | None
             kept, room = kept + 1, room - size
         else:
             found.append(item)
-            gain += size - bytes_of(_short(item, pattern(agent)))
+    line = _line(agent, most, max(map(bytes_of, found), default=0))
+    gain = sum(bytes_of(item) - bytes_of(_short(item, line)) for item in found)
     if not found or gain < least:
         return None
     seqs = [item.seq for item in found]
-    return Step(
-        method="results", gain=gain, calls=tuple(item.call for item in reversed(found)), first=min(seqs), last=max(seqs)
-    )
+    calls = tuple(item.call for item in reversed(found))
+    return Step(method="results", gain=gain, calls=calls, first=min(seqs), last=max(seqs), line=line)
 
 
 def _summary(agent: Agent, most: int, least: int) -> Step | None:
@@ -189,9 +191,13 @@ def _last_answer(items: Sequence[TranscriptItem]) -> int:
     return next((at for at in range(len(items) - 1, -1, -1) if isinstance(items[at], Answered)), -1)
 
 
-def pattern(agent: Agent) -> str:
-    """The line that stands for a result that left: `{bytes}` and `{call}` are filled in."""
-    again = ' Read it again with recall(call="{call}").' if has_recall(agent) else ""
+def _line(agent: Agent, most: int, largest: int) -> str:
+    """The line that stands for a result that left: `{bytes}` and `{call}` are filled in. Where a request of `most`
+    tokens has no room for the `largest` of them, or what `recall` gives of it at once, it says how much to ask for:
+    what is too large leaves again before the model has seen it."""
+    room = most * BYTES_A_TOKEN // TAIL_SHARE
+    part = f", limit={room}" if room < min(largest, RECALLED_BYTES) else ""
+    again = f' Read it again with recall(call="{{call}}"{part}).' if has_recall(agent) else ""
     return f"[To make room, this result of {{bytes}} bytes has left the conversation.{again}]"
 
 
