@@ -6,6 +6,7 @@ import pytest
 
 from muse.effect.model.scripted import Failing, Lane, Script, Step
 from muse.testing.wire import AnthropicServer, OpenAIServer, Received, Trouble
+from tests.e2e.fake_clock import FakeClock
 from tests.e2e.rig import Rig
 
 TASK = [
@@ -94,6 +95,20 @@ def test_a_long_wait_parks_until_the_providers_date_over_a_kill(rig: Rig, provid
     assert sent[-1]["time"] >= until, "it does not ask before the date"
     assert rig.read("steps.txt") == "looked\n"
     rig.verify()
+
+
+def test_who_was_parked_is_not_parked_for_so_long_again_by_a_restart(rig: Rig) -> None:
+    """An hour is to be waited, and is over while nobody runs the session: at its resume the model is asked at once."""
+    with AnthropicServer(TASK, {1: [busy(429, (("retry-after", "3600"),))]}) as server:
+        rig.provider("anthropic", server.base_url, "park_after = 1")
+        host = rig.start("exec", "--yolo", "look")
+        rig.wait_for(lambda: rig.logs() and rig.of_type("timer.set"))
+        host.kill()
+        host.wait()
+        FakeClock(rig, "python").shift(3700)
+        done = rig.muse("resume")
+    assert (done.returncode, done.stdout) == (0, "It is done.\n"), done.stderr
+    assert len(rig.of_type("timer.set")) == len(rig.of_type("timer.fired")) == 1
 
 
 def test_a_fallback_of_another_dialect_goes_on_with_the_same_call(rig: Rig) -> None:
