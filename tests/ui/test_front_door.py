@@ -14,6 +14,7 @@ import click
 import pytest
 
 from muse.ui.cli import COMMANDS, cli
+from muse.view.visible import columns
 from tests.ui.driving import World
 
 HELLO = {"text": "All is well."}
@@ -227,3 +228,16 @@ def test_each_help_has_an_example_with_names_that_there_are(name: str) -> None:
             command = cli.get_command(click.Context(cli), words[1])
             assert command is not None, words[1]
             command.make_context(words[1], words[2:])  # an option that there is not, or one word too many, raises
+
+
+def test_every_help_fits_into_80_columns() -> None:
+    with click.Context(cli, info_name="muse") as top:
+        for name in cli.list_commands(top):
+            command = cli.get_command(top, name)
+            assert command is not None
+            with click.Context(command, parent=top, info_name=name, terminal_width=80) as inner:
+                assert [line for line in command.get_help(inner).splitlines() if columns(line) > 80] == []
+
+
+def test_a_choice_names_only_what_can_be_chosen(world: World) -> None:
+    assert "'own' is not one of 'shared', 'worktree'" in world.run("spawn", "look", "--isolation", "own").err

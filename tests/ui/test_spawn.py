@@ -185,6 +185,7 @@ def test_a_tree_with_nothing_but_wishes_can_be_cancelled(fan: Fan) -> None:
         (("00aaaaaa", TASK, "--mode", "free"), "unknown permission mode 'free'"),
         (("00aaaaaa", TASK, "--isolation", "worktree"), "is in no git repository"),
         (("00aaaaaa", "  "), "there is nothing to say"),
+        (("",), 'muse spawn "…"'),
         (("00aaaaaa", "x" * 100_001), "at most 100,000 characters"),
         (("00aaaaaa",), "what is to be said to 00aaaaaa?"),
     ],

@@ -72,8 +72,8 @@ _OPTIONS: Final = (
     click.option("--approval-timeout", type=click.IntRange(min=0), default=None, metavar="SECONDS",
                  help="How long a request waits for an answer (0: without limit)."),
     click.option("--budget", multiple=True, metavar="KEY=AMOUNT",
-                 help="Stop at so much: tokens=2M,cost=5,time=8h,turns=20,calls=500 (agent.KEY: of each agent)."
-                      " With resume, +AMOUNT adds. wall is another name of time."),
+                 help="Stop at so much: tokens=2M,cost=5,time=8h,turns=20,calls=500 (agent.KEY: of each agent;"
+                      " tree.KEY: of each with all below it). With resume, +AMOUNT adds. wall: another name of time."),
     click.option("--fallback-model", default="", metavar="MODEL,…",
                  help="Go on with this model when the first one cannot be had."),
     click.option("-C", "--cd", "folder", default="", metavar="DIR", help="Work in this folder."),

@@ -30,12 +30,12 @@ TASK_CHARACTERS_MAX: Final = 100_000
               help="Tools of the session, with commas between (default: the role's, or its parent's).")  # fmt: skip
 @click.option("--mode", default="", metavar="MODE", shell_complete=completing.modes,
               help="default, accept-edits, plan or yolo; at most what its parent may.")  # fmt: skip
-@click.option("--isolation", default="", type=click.Choice(["", "shared", "worktree"]), metavar="shared|worktree",
+@click.option("--isolation", default=None, type=click.Choice(["shared", "worktree"]), metavar="shared|worktree",
               help="Its parent's files, or a working tree of its own (default: that, where it may write).")  # fmt: skip
 @told
 def command(
-    address_and_task: tuple[str, ...], name: str, role: str, model: str, tools: str | None, mode: str, isolation: str,
-    client_id: str, as_json: bool,
+    address_and_task: tuple[str, ...], name: str, role: str, model: str, tools: str | None, mode: str,
+    isolation: str | None, client_id: str, as_json: bool,
 ) -> int:  # fmt: skip
     """Give TASK to a new agent below the one at ADDRESS (SESSION[:AGENT]; default: main of the session that runs in
     this folder, or of the last one). It works in the background; its result reaches that agent at its next model
@@ -44,7 +44,7 @@ def command(
 
     \b
       muse spawn "write tests for the parser"
-      muse spawn 4f2k:main.2 "look for the cause in the logs" --role scout --mode plan
+      muse spawn 4f2k:main.2 "find the cause" --role scout --mode plan
     """
     address, text = apart(address_and_task, "spawn")
     task = text_of(text, 'muse spawn ADDRESS "…"')
@@ -70,7 +70,7 @@ def _names(tools: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(name.strip() for name in words(tools).split(",") if name.strip()))
 
 
-def _isolation(given: str) -> Literal["", "shared", "worktree"]:
+def _isolation(given: str | None) -> Literal["", "shared", "worktree"]:
     return "worktree" if given == "worktree" else "shared" if given == "shared" else ""
 
 

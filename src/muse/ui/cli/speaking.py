@@ -124,19 +124,21 @@ def text_of(text: str, usage: str = 'muse steer ADDRESS "…"') -> str:
 
 
 def apart(given: tuple[str, ...], verb: str) -> tuple[str, str]:
-    """The address, "" for none, and the text of `muse VERB [ADDRESS] TEXT`. Raises UsageError for too many words, and
-    for a lone address."""
+    """The address, "" for none, and the text of `muse VERB [ADDRESS] TEXT`. Raises UsageError for too many words, for
+    a blank one alone, and for a lone address."""
     if len(given) > 2:
         raise UsageError("the text is one argument", hint=f'quote it: muse {verb} "{" ".join(given)}"')
     if len(given) == 2:
         return given[0], given[1]
+    if not given[0].strip():
+        raise UsageError("there is nothing to say", hint=f'muse {verb} "…"')
     if not any(character.isspace() for character in given[0]) and _is_address(given[0]):
         raise UsageError(f"what is to be said to {given[0]}?", hint=f'muse {verb} {given[0]} "…"')
     return "", given[0]
 
 
 def _is_address(word: str) -> bool:
-    if word in ("", "last") or word[0] in ":@":
+    if word == "last" or word[0] in ":@":
         return True
     if word.isdecimal() and len(word) <= NUMBER_DIGITS_MAX:
         return False

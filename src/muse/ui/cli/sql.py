@@ -57,7 +57,7 @@ def command(
 
     \b
     muse sql "SELECT address, command, exit_code FROM calls WHERE exit_code <> 0"
-    muse sql --all "SELECT model, sum(cost_microusd) / 1e6 AS dollars FROM costs GROUP BY model"
+    muse sql --all "SELECT model, sum(cost_microusd) FROM costs GROUP BY model"
     """
     problems: list[str] = []
     with answers(colour=not no_color) as out:
