@@ -93,6 +93,21 @@ def test_who_waits_for_children_gives_its_slot_up_so_that_they_can_work() -> Non
     assert asking(world) == ["main.1"]
 
 
+@pytest.mark.parametrize("ends", [0, -1])
+def test_so_many_work_at_once_and_the_rest_begins_in_the_order_of_spawning(ends: int) -> None:
+    """Whoever of those that work ends first; the twelfth is no earlier than the third for its name."""
+    world = begun(spawn(*(f"part {n}" for n in range(12)), isolation="shared"), agents_parallel_max=3)
+    decided(world)
+    most = 0
+    while working := asking(world):
+        most = max(most, len(working))
+        if working == ["main"]:
+            break
+        answers(world, working[ends])
+    began = [event.agent for event in events(world, "model.requested") if event.agent != "main"]
+    assert (most, began) == (3, [f"main.{n}" for n in range(1, 13)])
+
+
 @pytest.mark.parametrize(
     ("mode", "uses"),
     [
