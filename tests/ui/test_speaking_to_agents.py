@@ -36,6 +36,7 @@ from muse.event.kinds import QuestionAsked as Asked
 from muse.ui.cli import completing
 from muse.ui.cli.address import Address
 from muse.ui.cli.answering import replied
+from muse.ui.cli.chat import _so_far
 from muse.ui.cli.inbox import waiting_in
 from muse.ui.cli.speaking import listening
 from muse.view.lines import json_line
@@ -123,6 +124,20 @@ def fan(tmp_path: Path) -> Iterator[Fan]:
 
 
 # -- steer -------------------------------------------------------------------------------------------------------------
+
+
+def test_words_for_a_finished_child_that_is_paused_say_what_it_waits_for(fan: Fan) -> None:
+    assert fan.ask("pause", f"{NAME}:main.4").code == 0
+    fan.telling.head = fan.events()[-1]["seq"]
+    fan.telling.say(AgentFinished(outcome="done", text="ok"), agent="main.4")
+    assert (
+        f"goes on with this, after muse continue {NAME}:main.4" in fan.said("steer", f"{NAME}:main.4", "more")["told"]
+    )
+
+
+def test_a_chat_goes_on_after_what_was_said_to_main(fan: Fan) -> None:
+    assert fan.state.agents["main.4"].items
+    assert _so_far(fan.state, left=False) == 'goes on with your next prompt after "go"'
 
 
 def test_words_for_a_child_stand_in_its_lane(fan: Fan) -> None:

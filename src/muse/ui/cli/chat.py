@@ -111,7 +111,7 @@ def talk_again(path: Path, flags: Flags, first: str = "", taken: app.Taken | Non
 
 
 def _so_far(state: app.Session, left: bool) -> str:
-    items = [item for agent in state.agents.values() for item in agent.items]
+    items = state.agents["main"].items if "main" in state.agents else ()
     said = [str(item.text) for item in items if getattr(item, "source", "") == "prompt" and hasattr(item, "text")]
     last = f' after "{headline(said[-1], 30)}"' if said else ""
     return f"goes on where it stopped{last}" if left else f"goes on with your next prompt{last}"

@@ -49,10 +49,10 @@ def _meaning(to: Listener, seq: int, *, queue: bool, replace: bool) -> str:
     """What becomes of the words, as far as the session's state tells."""
     found = to.state.agents.get(to.lane)
     whom = f"{to.lane} of {to.name}"
-    if found is not None and found.finished:
-        return f"said: {whom}, which had finished, goes on with this"
-    turn = found is not None and found.turn
     paused = f", after muse continue {to.of(to.lane)}" if found is not None and found.paused else ""
+    if found is not None and found.finished:
+        return f"said: {whom}, which had finished, goes on with this{paused}"
+    turn = found is not None and found.turn
     if queue and turn:
         return f"queued: a turn of its own, afterwards{paused}: {whom}; take it back: muse cancel {to.name}@{seq}"
     if replace and turn:
