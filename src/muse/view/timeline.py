@@ -19,6 +19,7 @@ from muse.event.kinds import (
     ModelRequested,
     ModelResponded,
     SessionOpened,
+    ToolFinished,
     ToolStarted,
     WorktreePrepared,
     WorktreeRemoved,
@@ -97,8 +98,9 @@ def row(event: Event, context: Context) -> Row:
     known = Call(brief(known.tool), headline(known.title))  # names are kept as they came
     said = _said(_at_home(event, context.home), known)
     duration = getattr(body, "duration_ms", None) if said.timed else None
+    if not event.epoch or isinstance(body, ToolFinished):
+        duration = duration or None  # what took no time was not timed: imported, a wait for agents, a doubt
     if not event.epoch:
-        duration = duration or None  # imported: what took no time was not timed
         said = _beside(event, context, said)
     return Row(
         seq=event.seq, time=event.time, agent=event.agent, type=event.type, kind=kind_of(event.type),
