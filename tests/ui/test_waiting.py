@@ -134,3 +134,21 @@ def test_a_session_that_nobody_runs_is_told_as_it_was_left_and_no_agent_is_waite
 def test_a_time_that_is_none_is_refused(world: World, given: str) -> None:
     done = world.run("wait", f"--timeout={given}", "nowhere")
     assert (done.code, "for example 90s, 5m, 1h30m" in done.err) == (2, True)
+
+
+def test_what_can_never_go_on_is_not_sent_to_resume_and_an_archived_session_keeps_its_name(world: World) -> None:
+    world.run("exec", "--yolo", "-m", world.script({"text": "Done."}), "do it")
+    name = world.files()[0].stem[-8:]
+    world.run("spawn", name, "look for hunter2")
+    taken = world.run("redact", name, "--text", "-", "--yes", stdin="hunter2")
+    assert taken.code == 0, taken
+    left = world.run("wait", name)
+    assert (left.code, left.out) == (
+        7, f"{name}  stopped: it cannot go on: what its agents went by was redacted\n",
+    )  # fmt: skip
+    refused = world.run("spawn", name, "look again")
+    assert (refused.code, "cannot go on" in refused.err) == (2, True), refused
+    assert world.run("archive", name, "--yes").code == 0
+    told = json.loads(world.run("wait", name, "--json").out)
+    assert (told["address"], told["session"][-8:], told["next"]) == (name, name, "")
+    assert f"muse wait {name} waits" in world.run("result", name).err

@@ -31,7 +31,7 @@ CODES: Final[dict[Word, int]] = {
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
     """What became of an agent. `about` says why, `whom` is the agent that a person is awaited for, `seq` the request or
-    question. `alive`: somebody runs the session."""
+    question. `alive`: somebody runs the session. With `stopped`, `about` says why nobody can go on with it, if so."""
 
     agent: str
     word: Word
@@ -48,15 +48,26 @@ def rest(state: Session, agent_id: str, *, alive: bool) -> Rest:
         word, about = ended
         return Rest(agent=agent_id, word=word, about=about, alive=alive)
     if agent is None:
-        word = "idle" if not (state.early or state.wants) else "works" if alive else "stopped"
-        return Rest(agent=agent_id, word=word, alive=alive)
+        idle = not (state.early or state.wants or state.redacted)
+        return Rest(agent=agent_id, word="idle", alive=alive) if idle else _left(state, agent_id, alive=alive)
     all_of_it = [agent, *below(state, agent.id)]
-    if not any(_goes_on(state, one) for one in all_of_it):
+    if not (any(_goes_on(state, one) for one in all_of_it) or _lacks(state)):
         if any(one.id in state.waiting for one in all_of_it):  # then those are awaited who keep the slots
             all_of_it += [state.agents[one] for one in sorted(state.held)]
         for word, about, whom, seq in _awaited(state, all_of_it):
             return Rest(agent=agent_id, word=word, about=about, whom=whom, seq=seq, alive=alive)
-    return Rest(agent=agent_id, word="works" if alive else "stopped", alive=alive)
+    return _left(state, agent_id, alive=alive)
+
+
+def _left(state: Session, agent_id: str, *, alive: bool) -> Rest:
+    """Something is left to do."""
+    return Rest(agent=agent_id, word="works" if alive else "stopped", about="" if alive else _lacks(state), alive=alive)
+
+
+def _lacks(state: Session) -> str:
+    """What the log lacks, so that nobody can ever go on from it; "" where it does not."""
+    lost = "events are lost" if state.recovered else ""
+    return "what its agents went by was redacted" if state.redacted else lost
 
 
 def _ended(state: Session, agent: Agent | None) -> tuple[Word, str] | None:

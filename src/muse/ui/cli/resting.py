@@ -21,6 +21,8 @@ def rest_words(rest: Rest, name: str) -> str:
             return f"waits for an answer to @{rest.seq}{whom}: {then}"
         case "paused":
             return f"paused{whom}: {then}"
+        case "stopped" if rest.about:
+            return f"stopped: it cannot go on: {rest.about}"
         case "stopped":
             return f"stopped: nobody runs it, and it has not ended: {then}"
         case "works":
@@ -40,7 +42,7 @@ def then_what(rest: Rest, name: str) -> str:
         "provider": f"muse resume {name}",
         "budget": f"muse resume {name} --budget …",
         "unanswered": f'muse resume {name} "go on"',
-        "stopped": f"muse resume {name}",
+        "stopped": "" if rest.about else f"muse resume {name}",
     }.get(rest.word, "")
     waits_for_a_person = rest.word in ("approval", "question", "paused")
     return f"{said}; nobody runs it: then muse resume {name}" if waits_for_a_person and not rest.alive else said

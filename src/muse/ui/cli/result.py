@@ -35,10 +35,10 @@ def command(address: str, as_json: bool) -> int:
     place = resolve(address)
     if place.address.seq:
         raise UsageError("a result is what an agent said last", hint=f"one event: muse show {address}")
-    lane, name = place.address.agent or "main", short_id(place.path.stem)
-    shown = name if lane == "main" else f"{name}:{lane}"
     with app.read_session(place.path) as reading:
         state = reading.state_after(reading.head().seq)
+        lane, name = place.address.agent or "main", short_id(reading.session)
+    shown = name if lane == "main" else f"{name}:{lane}"
     if state is None:
         raise Damaged(f"{name}: what is recorded does not fit together", hint=f"muse replay {name} --verify says where")
     agent = state.agents.get(lane)

@@ -88,7 +88,7 @@ class _One:
     """One address that is waited for."""
 
     def __init__(self, place: Place, watched: Watched) -> None:
-        self.session, self.lane = place.path.stem, place.address.agent or "main"
+        self.session, self.lane = watched.rows().session, place.address.agent or "main"
         self.name = short_id(self.session)
         self.watched = watched
         self.rest = watched.rest(self.lane)
