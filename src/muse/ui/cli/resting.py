@@ -21,10 +21,9 @@ def rest_words(rest: Rest, name: str) -> str:
             return f"waits for an answer to @{rest.seq}{whom}: {then}"
         case "paused":
             return f"paused{whom}: {then}"
-        case "stopped" if rest.about:
-            return f"stopped: it cannot go on: {rest.about}"
         case "stopped":
-            return f"stopped: nobody runs it, and it has not ended: {then}"
+            never = f"it cannot go on: {rest.about}" if rest.about else ""
+            return f"stopped: {never or f'nobody runs it, and it has not ended: {then}'}"
         case "works":
             return f"works{': ' if rest.about else ''}{one_line(rest.about)}"
         case "provider" | "budget" | "unanswered" | "failed" | "cancelled":
