@@ -140,6 +140,13 @@ def test_a_chat_goes_on_after_what_was_said_to_main(fan: Fan) -> None:
     assert _so_far(fan.state, left=False) == 'goes on with your next prompt after "go"'
 
 
+@pytest.mark.parametrize("verb", ["steer", "spawn", "answer"])
+def test_two_words_without_quotes_are_told_how_to_be_one_text(fan: Fan, verb: str) -> None:
+    told = fan.refused(verb, "hello", "there")
+    assert "there is no session 'hello'" in told
+    assert f'quote what is said: muse {verb} "hello there"' in told
+
+
 def test_words_for_a_child_stand_in_its_lane(fan: Fan) -> None:
     event = fan.said("steer", f"{NAME}:main.2", "mind the tests")
     assert (event["type"], event["agent"], event["body"]["text"]) == ("agent.steered", "main.2", "mind the tests")

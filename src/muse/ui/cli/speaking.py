@@ -129,12 +129,23 @@ def apart(given: tuple[str, ...], verb: str) -> tuple[str, str]:
     if len(given) > 2:
         raise UsageError("the text is one argument", hint=f'quote it: muse {verb} "{" ".join(given)}"')
     if len(given) == 2:
+        _require_no_words(given[0], f'quote what is said: muse {verb} "{" ".join(given)}"')
         return given[0], given[1]
     if not given[0].strip():
         raise UsageError("there is nothing to say", hint=f'muse {verb} "…"')
     if not any(character.isspace() for character in given[0]) and _is_address(given[0]):
         raise UsageError(f"what is to be said to {given[0]}?", hint=f'muse {verb} {given[0]} "…"')
     return "", given[0]
+
+
+def _require_no_words(address: str, hint: str) -> None:
+    """Raises UsageError for an address that may well be the first of two words."""
+    try:
+        resolve(address, running=True)
+    except UsageError as error:
+        if any(character in address for character in ":@/") or not address:
+            raise
+        raise UsageError(str(error), hint=f"{error.hint}; or {hint}") from error
 
 
 def _is_address(word: str) -> bool:
