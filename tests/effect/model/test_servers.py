@@ -5,11 +5,12 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from muse.effect.model import anthropic, openai
 from muse.effect.model.scripted import Step
-from muse.event.conversation import TranscriptItem
+from muse.event.conversation import Said, TranscriptItem
 from muse.testing.validate import (
     Conversations,
     Siblings,
@@ -159,6 +160,19 @@ def test_a_conversation_may_grow_and_be_asked_again_but_never_change(dialect: An
     assert seen.faults(dialect.build(request(*ITEMS[:4]))) == ["an earlier message changed"]
     changed = [*ITEMS[:2], resulted("a", "other"), *ITEMS[3:]]
     assert seen.faults(dialect.build(request(*changed))) == ["an earlier message changed"]
+
+
+@pytest.mark.parametrize("dialect", [anthropic, openai])
+@pytest.mark.parametrize("last", [said("go"), resulted("a")])
+def test_the_last_message_of_a_request_may_not_change_either(dialect: Any, last: Any) -> None:
+    before = [] if isinstance(last, Said) else [said("go"), answered(use("a"))]
+    changed = [*before, msgspec.structs.replace(last, text="other words"), answered(use("b")), resulted("b")]
+    seen, siblings = Conversations(), Siblings({})
+    body = dialect.build(request(*before, last))
+    assert seen.faults(body) == siblings.faults("main", body) == []
+    body = dialect.build(request(*changed))
+    assert siblings.faults("main", body) == ["an earlier message of main changed"]
+    assert seen.faults(body) == (["an earlier message changed"] if before else [])  # other first words: another one
 
 
 @pytest.mark.parametrize("dialect", [anthropic, openai])
