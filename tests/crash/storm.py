@@ -179,8 +179,9 @@ class Storm:
             if event["type"] == "tool.started" and event["body"]["tool"] == "shell" and event["body"]["call"] in ended:
                 name = json.loads(event["body"]["args"])["command"].split()[1]
                 found += [f"{name} has ended and did not happen"] * (name not in counted)
-        tracebacks = [line for line in self.rig.said().splitlines() if "Traceback" in line]
-        return found + tracebacks
+        said = (self.rig.folder / "out.err").read_text().splitlines()
+        wrong = ("Traceback", "fault of muse", "was rewritten while", "was put into")
+        return found + [line for line in said if any(what in line for what in wrong)]
 
 
 def _answers(log: app.Log, state: app.Session, decision: Any) -> list[tuple[str, Any]]:
