@@ -56,9 +56,10 @@ class FleetList(Widget, can_focus=True):
         return max(self.size.height - 1, 1)
 
     def reveal(self) -> None:
-        """The chosen line is in view."""
-        at, count = self.tree_of.at, len(self.tree_of.places)
-        self.top = max(min(self.top, at, max(count - self.room, 0)), at - self.room + 1, 0)
+        """The chosen line is in view, and where it is the first agent of a session the line of that, too."""
+        at, places = self.tree_of.at, self.tree_of.places
+        first = at - 1 if 0 < at < len(places) and places[at - 1].row is None else at
+        self.top = max(min(self.top, first, max(len(places) - self.room, 0)), at - self.room + 1, 0)
         self.refresh()
 
     def on_resize(self) -> None:
