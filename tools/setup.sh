@@ -33,7 +33,9 @@ say "uv, at the version and hashes of requirements.lock"
 awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements.lock >"$lock"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
 say "packages of requirements.lock"
-UV_PROJECT_ENVIRONMENT="$venv" "$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes requirements.lock
+install_locked() { "$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes requirements.lock; }
+# uv brings certificates of its own; behind a proxy that has others, those of the system are right, as they are for pip.
+install_locked || { say "again, with the certificates of this system"; UV_SYSTEM_CERTS=1 install_locked; }
 say "muse itself, editable"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e .
 printf '%s' "$want" >"$stamp"
