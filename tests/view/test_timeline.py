@@ -31,6 +31,7 @@ from muse.view.markdown import Proof, document
 from muse.view.summary import SUMMARIES
 from muse.view.text import row_text
 from muse.view.timeline import Context, learn, row, rows
+from muse.view.titles import call_title
 from tests.view.made import event, filled
 
 PERSON = Origin(user="ada", terminal="/dev/pts/3")
@@ -170,6 +171,23 @@ def test_what_was_taken_out_is_hidden() -> None:
     shown = detailed(event(Redacted("[]"), type_name="user.prompted"), Context(), lambda ref: None)
     assert row_text(shown) == "#1    main   ▒ user.prompted hidden"
     assert [line.text for line in shown.detail] == ["hidden by redaction"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "title"),
+    [
+        ("apply", '{"agent": "main.1"}', "main.1"),
+        ("diff", '{"agent": "main.1", "paths": ["a.py", "b.py"]}', "main.1: a.py, b.py"),
+        ("recall", '{"call": "main/4", "offset": 9}', "main/4"),
+        ("recall", '{"from": 12, "to": 80, "query": "links"}', "#12 to #80: links"),
+        ("recall", '{"from": 12}', "#12 on"),
+        ("recall", '{"from": 12, "to": 12}', "#12"),
+        ("stop", '{"call": "main/4"}', "main/4"),
+        ("diff", '{"old": 1}', '{"old": 1}'),  # another agent's tool of this name
+    ],
+)
+def test_a_call_that_looks_at_what_was_done_says_at_what(tool: str, args: str, title: str) -> None:
+    assert call_title(tool, args) == title
 
 
 def test_a_hidden_event_of_a_call_leaves_later_rows_readable() -> None:

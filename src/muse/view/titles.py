@@ -16,6 +16,7 @@ from muse.view.visible import command_line, headline, one_line
 _PATH_NAMES: Final = ("path", "file_path", "notebook_path", "filename")
 _SAID_NAMES: Final = ("description", "query", "url")
 _AGENT_TOOLS: Final = ("spawn", "wait", "message", "cancel", "result", "ask")
+_LOOKING_TOOLS: Final = ("diff", "apply", "recall", "output", "stop")
 CALLED_MAX: Final = 16
 """Of the agents that a call means, so many are named."""
 _WORDS_AT: Final[tuple[tuple[str | int, ...], ...]] = (
@@ -77,6 +78,19 @@ def _called(child: object) -> str:
     return headline(named, 60) if isinstance(named, str) else ""
 
 
+def _looking_title(tool: str, value: dict[str, object]) -> str:
+    """What a call that looks at what was done says: whose changes, to which paths; which call, or which events."""
+    if tool in ("diff", "apply"):
+        named = value.get("paths")
+        paths = ", ".join(path for path in named if isinstance(path, str)) if isinstance(named, list) else ""
+        return headline(": ".join(part for part in (value.get("agent"), paths) if isinstance(part, str) and part), 200)
+    first, last, query = value.get("from"), value.get("to"), value.get("query")
+    until = "" if last == first else f" to #{last}" if isinstance(last, int) else " on"
+    events = f"#{first}{until}" if isinstance(first, int) else ""
+    words = (value.get("call"), events, query)
+    return headline(": ".join(word for word in words if isinstance(word, str) and word), 200)
+
+
 def call_title(tool: str, args: str | BlobRef) -> str:
     """One line for a call's arguments."""
     if isinstance(args, BlobRef):
@@ -87,6 +101,8 @@ def call_title(tool: str, args: str | BlobRef) -> str:
     if command := command_of(tool, args):
         return command_line(command)
     if tool in _AGENT_TOOLS and (told := _agents_title(tool, value)):
+        return told
+    if tool in _LOOKING_TOOLS and (told := _looking_title(tool, value)):
         return told
     path = next((value[name] for name in _PATH_NAMES if isinstance(value.get(name), str)), None)
     pattern = value.get("pattern")
