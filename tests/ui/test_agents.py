@@ -12,6 +12,7 @@ from muse.app.fleet import Watched, say
 from muse.errors import UsageError
 from muse.event import kinds
 from muse.log.sqlite import SqliteLog
+from muse.ui.cli.agents import NARROWEST_COLUMNS, within
 from muse.view.fleet import SessionRows
 from tests.ui.driving import World, eventually, shell
 from tests.ui.tui.fanout import Fanout, write_fanout
@@ -162,3 +163,13 @@ def test_an_answer_that_came_too_late_is_told(tmp_path: Path) -> None:
     assert answer("allow") == head + 1
     with pytest.raises(UsageError, match=f"too late: #{asked} was answered .*: allowed by .*\\(#{head + 1}\\)"):
         answer("deny")
+
+
+def test_a_line_of_the_table_is_one_line_of_the_terminal() -> None:
+    wide = (16, 28, 40, 7, 14, 9)
+    assert within(wide, None) == wide
+    for room in (80, 90, 120):
+        assert sum(width + 2 for width in within(wide, room)) - 2 <= room
+    assert within(wide, 120)[:2] == (16, 28)  # the step gives way first
+    assert within((16, 9, 0, 7, 0, 0), 80) == (16, 9, 0, 7, 0, 0)
+    assert min(within(wide, 10)[:3]) == NARROWEST_COLUMNS

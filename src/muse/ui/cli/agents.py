@@ -40,6 +40,8 @@ INTERRUPTED: Final = 130
 LABEL_COLUMNS: Final = 32
 STATE_COLUMNS: Final = 28
 STEP_COLUMNS: Final = 40
+NARROWEST_COLUMNS: Final = 8
+"""No column gets narrower for want of room."""
 _COLOURS: Final = {"quiet": "2", "normal": "", "good": "32", "bad": "31", "attention": "33"}
 DUMB = "this terminal (TERM={name}) cannot show a screen: here are the agents, as --plain prints them"
 
@@ -161,7 +163,7 @@ def _table(session: SessionRows, out: Answers) -> None:
         ) if part
     )  # fmt: skip
     out.line(paint(head if out.width is None else fit(head, out.width), "1", out.colour))
-    widths = _widths(session.agents)
+    widths = within(_widths(session.agents), out.width)
     for row in session.agents:
         out.line(_line(row, widths, out))
 
@@ -170,6 +172,15 @@ def _widths(rows: Iterable[AgentRow]) -> tuple[int, ...]:
     cells = [_cells(row) for row in rows]
     caps = (LABEL_COLUMNS, STATE_COLUMNS, STEP_COLUMNS, 24, 14, 10)
     return tuple(min(max((columns(row[at]) for row in cells), default=0), cap) for at, cap in enumerate(caps))
+
+
+def within(widths: tuple[int, ...], room: int | None) -> tuple[int, ...]:
+    """The same columns on one line of a terminal: the step gives way first, then the state, then the name."""
+    found = list(widths)
+    for at in (2, 1, 0):
+        over = 0 if room is None else sum(width + 2 for width in found if width) - 2 - room
+        found[at] = max(found[at] - max(over, 0), min(found[at], NARROWEST_COLUMNS))
+    return tuple(found)
 
 
 def _cells(row: AgentRow) -> tuple[str, ...]:
