@@ -7,6 +7,7 @@ import pytest
 
 from muse.decide.agents import stricter
 from muse.event.content import Role
+from muse.event.conversation import Said
 from muse.event.envelope import decode
 from muse.event.kinds import AgentSteered, ApprovalDecided, CancelRequested, QuestionAnswered, UserPrompted
 from tests.property.world import Played
@@ -193,6 +194,23 @@ def test_who_was_cancelled_hears_nobody_however_often_the_session_is_opened_agai
         assert "main.1" not in asking(world)
         assert world.state.unfinished == set()
     assert [event.body.outcome for event in events(world, "agent.finished")] == ["cancelled"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "replaced"])
+def test_what_another_agent_said_to_a_turn_that_is_ended_is_read_in_the_next_one(how: str) -> None:
+    world = begun(spawn("a", background=True), ("wait", "{}"))
+    decided(world)
+    answers(world, "main.1", ("message", '{"to":"parent","text":"the key is under the mat"}'))
+    world.append(AgentSteered(text="by noon"), "main")
+    if how == "cancelled":
+        world.append(CancelRequested(target="turn"), "main")
+        decided(world)
+    world.append(UserPrompted(text="then this", delivery="replace" if how == "replaced" else "queue"), "main")
+    decided(world)
+    assert "main" in asking(world)
+    texts = [item.text for item in world.state.agents["main"].items if isinstance(item, Said)]
+    assert [text for text in texts if "under the mat" in text] == ["[Message from main.1]\nthe key is under the mat"]
+    assert "by noon" not in texts, "what a person said to that turn goes with it"
 
 
 def test_a_result_that_was_not_read_yet_gives_way_to_that_of_the_next_turn() -> None:

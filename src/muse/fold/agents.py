@@ -37,7 +37,6 @@ from muse.fold.models import may_retry as may_retry
 from muse.fold.state import Agent, ModelCall, Session, Want
 from muse.fold.uses import all_wait
 
-MESSAGE = "[Message from {sender}]\n{text}"
 MESSAGE_OF_WANTED = "[Message from {sender}, which the user started]\n{text}"
 OWN_TREE = "[You work in a working tree of your own, {path}: the files as they were in your parent's workspace.]"
 LEFT_OUT = "[Not taken along: {paths}]"
@@ -261,7 +260,7 @@ def messaged(state: Session, event: Event, body: AgentMessaged) -> set[str]:
     if target is None or target.cancelled:
         return {event.agent}
     sender = state.agents.get(event.agent)
-    words = MESSAGE_OF_WANTED if sender is not None and sender.wanted and sender.parent == target.id else MESSAGE
+    words = MESSAGE_OF_WANTED if sender is not None and sender.wanted and sender.parent == target.id else turns.MESSAGE
     said = Said(seq=event.seq, text=words.format(sender=event.agent, text=body.text), source="steer")
     if target.turn or not target.parent:
         target.steers.append(said)

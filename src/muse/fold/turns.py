@@ -11,6 +11,7 @@ MOVED = (
     "[The workspace is in another place now: {now}. Before it was {before}. "
     "Paths that name the old place are out of date; the files as they are now are those to work on.]"
 )
+MESSAGE = "[Message from {sender}]\n{text}"
 NEVER_STARTED = "This call was not started: {why}."
 PARTIAL_CHARACTERS_MAX = 4_000
 
@@ -97,7 +98,7 @@ def cancel(state: Session, agent: Agent, seq: int, why: str) -> None:
     if not agent.turn:
         return
     agent.ending, agent.reason, agent.cause = "cancelled", why, seq
-    agent.steers[:] = [said for said in agent.steers if said.source == "notice"]  # what is so stays so
+    agent.steers[:] = [said for said in agent.steers if said.source == "notice" or _is_message(said)]
     if agent.call is not None:
         if agent.call.phase in ("running", "doubted"):
             agent.call.cancelling = True
@@ -110,6 +111,12 @@ def cancel(state: Session, agent: Agent, seq: int, why: str) -> None:
     for run in agent.batch:
         run.cancelling = run.phase != "done"
     drop(state, agent, why)
+
+
+def _is_message(said: Said) -> bool:
+    """Whether another agent said it: that is to be read whatever becomes of the turn, like what is so. What a person
+    said to a turn that is cancelled goes with it."""
+    return said.text.startswith(MESSAGE.partition("{")[0])
 
 
 def take_back(state: Session, agent: Agent | None, prompt: int, seq: int) -> None:
