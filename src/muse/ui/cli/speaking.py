@@ -74,9 +74,13 @@ def told(command: Any) -> Any:
 @contextmanager
 def listener(text: str, tried: str) -> Iterator[Listener]:
     """The session at an address, open for submitting. Raises UsageError below a runner, and the log keeps a note of
-    what was `tried`."""
+    what was `tried`; also for a session that nobody can ever go on with, so that no words wait there for ever."""
     place = resolve(text, running=True)
     with listening(place.path, place.address, tried) as to:
+        if to.state.redacted or to.state.recovered:
+            why = "what its agents went by was redacted" if to.state.redacted else "events are lost from it"
+            hint = f"read it: muse replay {to.name}; or start a new session"
+            raise UsageError(f"{to.name} cannot go on: {why}", hint=hint)
         yield to
 
 
