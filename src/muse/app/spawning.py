@@ -22,6 +22,8 @@ LOOK_SECONDS: Final = 0.02
 def spawn_refusal(state: Session, parent: str, body: AgentWanted, *, runs: bool) -> str:
     """Why this agent cannot be below that one, "" if it can as far as is known: what was wanted before is there then.
     Where nobody `runs` the session, the role files are read as the next owner will."""
+    if state.redacted or state.recovered:
+        return "This session cannot go on: what its agents went by was redacted, or is lost."
     agent = state.agents.get(parent)
     if agent is None or state.settings is None:
         return ""

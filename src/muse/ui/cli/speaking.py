@@ -74,13 +74,9 @@ def told(command: Any) -> Any:
 @contextmanager
 def listener(text: str, tried: str) -> Iterator[Listener]:
     """The session at an address, open for submitting. Raises UsageError below a runner, and the log keeps a note of
-    what was `tried`; also for a session that nobody can ever go on with, so that no words wait there for ever."""
+    what was `tried`."""
     place = resolve(text, running=True)
     with listening(place.path, place.address, tried) as to:
-        if to.state.redacted or to.state.recovered:
-            why = "what its agents went by was redacted" if to.state.redacted else "events are lost from it"
-            hint = f"read it: muse replay {to.name}; or start a new session"
-            raise UsageError(f"{to.name} cannot go on: {why}", hint=hint)
         yield to
 
 
@@ -113,7 +109,9 @@ def acknowledge(to: Listener, seq: int, said: str, *, as_json: bool, answer: str
         return
     click.echo(answer or f"#{seq}")
     say(said)
-    if not to.pid:
+    if to.state.redacted or to.state.recovered:
+        say("this session cannot go on: it is kept, and nobody will follow it")
+    elif not to.pid:
         say(f"nobody runs this session: it is kept, and takes effect at muse resume {to.name}")
 
 
