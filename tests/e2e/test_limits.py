@@ -166,3 +166,20 @@ def test_an_attempt_that_was_cut_counts_with_what_the_provider_had_told(rig: Rig
     read = [sum(e["body"]["usage"].get(key, 0) for key in READ) for e in (failed, first)]
     assert read[0] == read[1] > 0
     rig.verify()
+
+
+def test_a_session_goes_on_at_no_other_address_than_the_one_that_was_given_for_it(rig: Rig) -> None:
+    with AnthropicServer(TASK) as meant, AnthropicServer(TASK) as other:
+        rig.provider("anthropic", other.base_url)
+        here = ("-c", f"providers.shop.base_url={meant.base_url}")
+        killed = rig.muse("exec", "--yolo", "look", *here, extra={"MUSE_FAILPOINT": "after_append:2"})
+        assert killed.returncode == -9
+        for refused in (rig.muse("resume"), rig.muse("up")):
+            assert refused.returncode == 2
+            assert f"shop at {meant.base_url}, given with -c" in refused.stdout + refused.stderr
+        assert other.requests == []
+        assert rig.muse("resume", *here).returncode == 0
+        assert rig.muse("resume", "last", "more", "-m", "shop/some-model").returncode == 0, "chosen anew"
+        assert other.requests != []
+        assert meant.violations == other.violations == []
+    rig.verify()

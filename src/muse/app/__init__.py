@@ -93,6 +93,7 @@ from muse.app.settings import limited as limited
 from muse.app.settings import require_continuable as require_continuable
 from muse.app.settings import settings_again as settings_again
 from muse.app.settings import settings_of as settings_of
+from muse.app.settings import with_addresses as with_addresses
 from muse.app.settings import with_rules as with_rules
 from muse.app.signals import LiveFeed as LiveFeed
 from muse.app.spawning import came_of as came_of

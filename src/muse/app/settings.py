@@ -12,7 +12,7 @@ from muse.app.cut_off import require_whole
 from muse.app.models import usable_providers
 from muse.app.places import event_at
 from muse.app.sandbox import parse_sandbox, sandbox_again
-from muse.config import Config, Loaded, Permissions, provider_of
+from muse.config import BUILT_IN, Config, Loaded, Permissions, provider_of
 from muse.decide.policy import parse_mode, parse_rule
 from muse.errors import ConfigError, Damaged, NewerLog, UsageError
 from muse.event.content import ModelRef, PermissionRules, Settings
@@ -127,8 +127,45 @@ def settings_again(state: Session, loaded: Loaded, model: str = "", mode: str = 
     known = _models(config)
     named = {one.name: one for one in (*state.settings.facts, *known["facts"])}
     changes |= {"models": known["models"], "facts": tuple(named.values())}
+    changes["addresses"] = _addresses_again(state.settings.addresses, loaded, chosen=bool(model))
     settings: Settings = msgspec.structs.replace(state.settings, **changes)
     return with_fallbacks(config, settings, config.fallback_models) if "fallback_models" in given else settings
+
+
+def with_addresses(settings: Settings, loaded: Loaded) -> Settings:
+    """The settings with the addresses of providers, where `-c` gave any: they stand in no file, and the session goes on
+    at no other."""
+    return (
+        msgspec.structs.replace(settings, addresses=_addresses(loaded.config)) if _names_providers(loaded) else settings
+    )
+
+
+def _names_providers(loaded: Loaded) -> bool:
+    return "providers" in loaded.given
+
+
+def _addresses(config: Config) -> tuple[str, ...]:
+    from muse.effect.model.wire import shown_url
+
+    return tuple(f"{name}={shown_url(one.base_url)}" for name, one in sorted(config.providers.items()))
+
+
+def _addresses_again(recorded: tuple[str, ...], loaded: Loaded, *, chosen: bool) -> tuple[str, ...]:
+    """The addresses that a session goes on with. Raises ConfigError where one is not the recorded any more, unless the
+    model is `chosen` anew: what was said would go, with a key, to somebody whom nobody named."""
+    if _names_providers(loaded):
+        return _addresses(loaded.config)
+    if not recorded or chosen:
+        return ()
+    known = set(_addresses(msgspec.structs.replace(loaded.config, providers=BUILT_IN | loaded.config.providers)))
+    for one in recorded:
+        if one not in known:
+            name, _, address = one.partition("=")
+            raise ConfigError(
+                f"this session was begun with the provider {name} at {address}, given with -c; not so your settings",
+                hint=f"give it again, -c providers.{name}.base_url={address}, or choose a model anew with -m",
+            )
+    return recorded
 
 
 def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:

@@ -152,7 +152,8 @@ class Settings(Content, frozen=True):
     `agents_parallel_max` agents besides `main` work at once, the rest are queued; `agents_depth_max` levels below
     `main`; `agents_total_max` in all. `fallbacks` are switched to in this order; `models` are the others that agents
     may be spawned with. A request that fills `compact_permille` of a model's context is compacted before it is sent.
-    A provider that asks for a wait of `park_seconds_min` or more parks the agent until the date it gave.
+    A provider that asks for a wait of `park_seconds_min` or more parks the agent until the date it gave. `addresses`
+    are those of providers that were given for this session alone, `name=address`: it goes on at no other.
     """
 
     provider: str
@@ -178,6 +179,7 @@ class Settings(Content, frozen=True):
     facts: tuple[ModelFacts, ...] = ()
     compact_permille: int = 800
     park_seconds_min: int = 60
+    addresses: tuple[str, ...] = ()
 
 
 class Block(Content, frozen=True):

@@ -53,7 +53,7 @@ short = short_id
 def first_settings(loaded: Loaded, flags: Flags) -> Settings:
     """What a new session begins with. Raises ConfigError, which also says what a project's file asked for in vain."""
     try:
-        found = app.settings_of(loaded.config, flags.model, flags.mode)
+        found = app.with_addresses(app.settings_of(loaded.config, flags.model, flags.mode), loaded)
         found = app.limited(loaded.config, found, flags.budget, flags.fallback_model)
         app.model_of(loaded.config, found)  # a missing key is said before a session is made, or a prompt typed
     except ConfigError as error:
