@@ -162,7 +162,7 @@ def _addresses_again(recorded: tuple[str, ...], loaded: Loaded, *, chosen: bool)
         if one not in known:
             name, _, address = one.partition("=")
             raise ConfigError(
-                f"this session was begun with the provider {name} at {address}, given with -c; not so your settings",
+                f"this session was begun with the provider {name} at {address}, given with -c; another is set now",
                 hint=f"give it again, -c providers.{name}.base_url={address}, or choose a model anew with -m",
             )
     return recorded

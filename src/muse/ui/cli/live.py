@@ -85,7 +85,7 @@ class Live:
         self._rows = not as_json and not quiet
         self._context = Context(home=str(Path.home()))
         self._speaking = ""
-        self._streamed = ""
+        self._streamed: list[str] = []
         self._open_line = False
         self._question = ""
         self._tails: dict[str, str] = {}
@@ -109,7 +109,7 @@ class Live:
             return
         learn(self._context, event)
         if isinstance(body, ModelRequested) and event.agent == "main" and body.purpose == "turn":
-            self._speaking, self._streamed = body.call, ""
+            self._speaking, self._streamed = body.call, []
         elif isinstance(body, ToolStarted):
             self._tools.add(body.call)
         elif isinstance(body, ToolFinished):
@@ -126,7 +126,7 @@ class Live:
         if not self._rows:
             return
         if call == self._speaking and not self._question:
-            self._streamed += text
+            self._streamed.append(text)
             self._open_line = not text.endswith("\n")
             self.err.write(visible(text))
         elif call in self._tools and self.err.terminal:
@@ -176,7 +176,8 @@ class Live:
     def final(self) -> None:
         """The answer, on standard output; not a second time on the terminal where it was just streamed."""
         self._begin_line()
-        seen = self.out.terminal and self.err.terminal and bool(self._streamed) and self._streamed == self.answer
+        streamed = "".join(self._streamed)
+        seen = self.out.terminal and self.err.terminal and bool(streamed) and streamed == self.answer
         if self.as_json or seen or not self.answer:
             return
         text = visible(self.answer) if self.out.terminal else self.answer

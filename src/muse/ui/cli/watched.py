@@ -138,7 +138,7 @@ class Watched(Live):
             self._speak(voice, words)
         self._finish_line(voice)
         if event.agent == "main":
-            self.answer = self._streamed = words
+            self.answer, self._streamed = words, [words] if words else []
             self._speaking = body.call
             return event
         return without_words(event, body)
