@@ -22,9 +22,11 @@ class Answer(msgspec.Struct, frozen=True):
         return self.data.decode()
 
 
-def ask(home: Path, *args: str) -> Answer:
+def ask(home: Path, *args: str, stdin: str = "") -> Answer:
     """Run a command with this MUSE_HOME. An error becomes the exit code and the line that the front door gives it."""
-    result = CliRunner().invoke(cli, args, env={"MUSE_HOME": str(home), "NO_COLOR": "1"}, standalone_mode=False)
+    result = CliRunner().invoke(
+        cli, args, env={"MUSE_HOME": str(home), "NO_COLOR": "1"}, standalone_mode=False, input=stdin
+    )
     error = result.exception
     if isinstance(error, MuseError):
         return Answer(error.exit_code, result.stdout_bytes, f"{result.stderr}muse: {error}\n{error.hint}")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muse.ui.cli import completing
-from tests.ui.asking import Answer
+from tests.ui.asking import Answer, ask
 from tests.ui.driving import WAITS, World, eventually, shell
 from tests.ui.test_speaking_to_agents import Fan
 
@@ -150,6 +150,14 @@ def test_all_that_was_given_stands_in_the_event(fan: Fan) -> None:
         {"task": TASK, "name": "n", "model": "m", "tools": ["shell", "ask"], "mode": "plan", "isolation": "shared"},
     )  # fmt: skip
     assert wanted(fan, "00aaaaaa", "and that", "--tools", "")[0]["body"]["tools"] == []
+
+
+def test_long_words_come_from_standard_input(fan: Fan) -> None:
+    before = fan.events()[-1]["seq"]
+    for args in (("spawn", "00aaaaaa", "-"), ("steer", "00aaaaaa:main.2", "-")):
+        assert ask(fan.home, *args, stdin="a long\nstory").code == 0
+    task, words = (event["body"] for event in fan.events(before))
+    assert (task["task"], words["text"]) == ("a long\nstory", "a long\nstory")
 
 
 def test_the_id_that_it_will_have_counts_what_is_wanted_before_it(fan: Fan) -> None:

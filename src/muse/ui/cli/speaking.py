@@ -5,6 +5,7 @@ A command is durable before it is acknowledged, whether or not somebody runs the
 and takes effect at the next resume. This module must not know what the commands mean.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 
 from muse import app
 from muse.errors import UsageError
+from muse.event.text import clean
 from muse.ui.cli.address import Address, resolve
 from muse.ui.cli.finding import short_id
 from muse.ui.cli.options import words
@@ -116,8 +118,8 @@ def acknowledge(to: Listener, seq: int, said: str, *, as_json: bool, answer: str
 
 
 def text_of(text: str, usage: str = 'muse steer ADDRESS "…"') -> str:
-    """Words for an agent. Raises UsageError when there are none, or too many."""
-    said = words(text)
+    """Words for an agent; "-" reads them from standard input. Raises UsageError when there are none, or too many."""
+    said = clean(sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)).text if text == "-" else words(text)
     if not said.strip():
         raise UsageError("there is nothing to say", hint=usage)
     if len(said.encode()) > TEXT_BYTES_MAX:

@@ -17,7 +17,8 @@ from muse.ui.cli.speaking import CLIENT, Listener, acknowledge, apart, listener,
 def command(address_and_text: tuple[str, ...], queue: bool, replace: bool, client_id: str, as_json: bool) -> int:
     """Say TEXT to the agent at ADDRESS (SESSION[:AGENT]; default: main of the session that runs in this folder, or of
     the last one); it joins the running turn at the next model request, or waits for muse resume. A child that has
-    finished goes on with it. What is still queued can be taken back: muse cancel SESSION@SEQ.
+    finished goes on with it. "-" reads TEXT from standard input. What is still queued can be taken back: muse cancel
+    SESSION@SEQ.
 
     \b
       muse steer "use the fixtures that are there"
