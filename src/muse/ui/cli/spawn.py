@@ -39,8 +39,8 @@ def command(
 ) -> int:  # fmt: skip
     """Give TASK to a new agent below the one at ADDRESS (SESSION[:AGENT]; default: main of the session that runs in
     this folder, or of the last one). It works in the background; its result reaches that agent at its next model
-    request. "-" reads TASK from standard input. The address of the new agent is printed. Where nobody runs the session, it begins at muse resume; until
-    then muse cancel SESSION@SEQ takes it back.
+    request. "-" reads TASK from standard input. The address of the new agent is printed. Where nobody runs the session,
+    it begins at muse resume; until then muse cancel SESSION@SEQ takes it back.
 
     \b
       muse spawn "write tests for the parser"
