@@ -96,6 +96,7 @@ NEVER: dict[str, str] = {
     "session.opened .inode": "a fact about the machine",
     "session.opened .name": "what a person calls the session",
     "session.opened .sandbox": "what commands ran in: a fact about the machine",
+    "session.opened .settings.addresses[] longer": "where the requests went is told by nothing else in the log",
     "session.opened .settings.compact_permille": "a thousandth of the window more, which no request came to fill",
     "session.opened .settings.network": "what commands could reach: nothing is decided by it",
     "session.opened .settings.parallel_tools_max": "a limit that was not reached",

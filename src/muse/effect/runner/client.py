@@ -5,7 +5,6 @@ supervisor and start one when there is none. Connections belong to no task: each
 This module knows the files and the socket, not the log.
 """
 
-import asyncio
 import contextlib
 import json
 import os
@@ -394,12 +393,16 @@ class Runner:
 def _forgive_late_wakes() -> None:
     """Have the loop print nothing when a socket becomes readable just as its reader is cancelled. anyio's streams of
     unix sockets (4.16) then wake a future that is cancelled already: nothing was read, and nothing is lost."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     if loop.get_exception_handler() is None:
         loop.set_exception_handler(_but_late_wakes)
 
 
-def _but_late_wakes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _but_late_wakes(loop: Any, context: dict[str, Any]) -> None:
+    import asyncio
+
     is_wake = str(context.get("message")).startswith("Exception in callback Future.set_result(")
     if not (is_wake and isinstance(context.get("exception"), asyncio.InvalidStateError)):
         loop.default_exception_handler(context)
