@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from muse import app
+from muse.errors import MuseError
 from muse.event.kinds import (
     AgentContinued,
     AgentPaused,
@@ -81,7 +82,7 @@ class Storm:
     def play(self) -> None:
         """The storm, then answers until nobody has anything left to do."""
         self._host = self.rig.start(*self._begin)
-        self.rig.wait_for(self.rig.logs)
+        self.rig.wait_for(self._is_open)
         moments = set(self.dice.sample(range(self.words), self.kills))
         for n in range(self.words):
             if self._host.poll() is not None:
@@ -92,6 +93,13 @@ class Storm:
                 self._host.send_signal(signal.SIGKILL)
                 self._host.wait()
         self._calm()
+
+    def _is_open(self) -> bool:
+        """Whether it can be killed and resumed: before its opening nothing is there yet."""
+        try:
+            return bool(self.rig.logs() and self.rig.of_type("session.opened"))
+        except MuseError:
+            return False
 
     def _say(self, log: app.Log, state: app.Session) -> None:
         draw = self.dice.choice(self._choices(state))
