@@ -85,6 +85,14 @@ def root(state: Session, agent_id: str) -> str:
     return (found.workspace if found is not None else "") or state.workspace
 
 
+def tree_is_to_go(state: Session, agent_id: str) -> bool:
+    """Whether nobody needs the working tree of this agent any more: it has finished, as have all that work there."""
+    agent = state.agents.get(agent_id)
+    if agent is None or not agent.parent or not agent.finished or not agent.workspace or agent.kept:
+        return False
+    return not any(home(state, one) == agent_id for one in state.unfinished)
+
+
 # -- slots -------------------------------------------------------------------------------------------------------------
 
 

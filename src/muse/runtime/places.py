@@ -111,7 +111,7 @@ class TreeCare:
     def is_clearing(self) -> bool:
         """Whether a tree is being made or taken away, or is there for nobody as soon as the log says that it was made:
         then the session does not close yet, so that it says what became of it."""
-        return bool(self._busy) or any(self._is_to_go(agent_id) for agent_id in self._told)
+        return bool(self._busy) or any(agents.tree_is_to_go(self._to.state, agent_id) for agent_id in self._told)
 
     def is_busy(self, agent: str) -> bool:
         """Whether the tree that an agent works in is being made or taken away."""
@@ -140,16 +140,9 @@ class TreeCare:
         if agent.preparing and agent.turn:
             self._busy.add(agent.id)
             self._start(self._prepare, agent.id)
-        elif self._is_to_go(agent.id):
+        elif agents.tree_is_to_go(state, agent.id):
             self._busy.add(agent.id)
             self._start(self._clear, agent.id)
-
-    def _is_to_go(self, agent_id: str) -> bool:
-        state = self._to.state
-        agent = state.agents[agent_id]
-        if not agent.finished or not agent.workspace or agent.kept:
-            return False
-        return not any(agents.home(state, one) == agent_id for one in state.unfinished)
 
     async def _prepare(self, agent_id: str) -> None:
         state = self._to.state

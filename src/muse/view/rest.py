@@ -12,6 +12,7 @@ import msgspec
 from muse.event.conversation import Answered, Said, TranscriptItem
 from muse.fold.agents import below, stuck
 from muse.fold.state import Agent, Session, ToolRun
+from muse.fold.uses import all_wait
 from muse.view.summary import outcome_words
 from muse.view.visible import headline
 
@@ -111,20 +112,12 @@ def _goes_on(state: Session, agent: Agent) -> bool:
 
 
 def _some_go_on(state: Session, agent: Agent, runs: list[ToolRun]) -> bool:
-    """Whether one of these runs does something. What could start beside others has: what has not waits behind them."""
-    is_first = True
+    """Whether one of these runs does something, or may start."""
     for run in runs:
         derived = run.phase == "running" and run.recovery == "derived"
-        if run.phase in ("new", "approved", "retry"):
-            goes_on = is_first and not agent.paused
-        elif derived:
-            goes_on = f"wait:{run.key}" in state.timers
-        else:
-            goes_on = run.phase != "asked"
-        if goes_on:
+        if run.phase in ("running", "doubted", "settling") and (not derived or f"wait:{run.key}" in state.timers):
             return True
-        is_first = is_first and derived
-    return False
+    return not agent.paused and not all_wait(agent)
 
 
 # -- who is awaited ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from muse.decide.context import Rules
 from muse.decide.decision import Due
 from muse.event.envelope import Event
 from muse.event.kinds import COMMANDS, AgentMessaged, SessionClosed, ToolStarted, WorktreeRemoved
-from muse.fold.agents import home
+from muse.fold.agents import home, tree_is_to_go
 from muse.fold.state import Session
 from muse.log.chain import ABOUT_THE_LOG
 from muse.runtime.check import decisions
@@ -95,24 +95,16 @@ class Owed:
 
     def _follow_trees(self, state: Session, event: Event) -> None:
         if event.type in OPENINGS:
-            self._going = {agent_id for agent_id in state.agents if _is_to_go(state, agent_id)}
+            self._going = {agent_id for agent_id in state.agents if tree_is_to_go(state, agent_id)}
         elif isinstance(event.body, WorktreeRemoved):
             self._going.discard(event.agent)
         else:
             for agent_id in (event.agent, event.body.to) if isinstance(event.body, AgentMessaged) else (event.agent,):
-                if _is_to_go(state, owner := home(state, agent_id)):
+                if tree_is_to_go(state, owner := home(state, agent_id)):
                     self._going.add(owner)
 
     def _is_busy(self, state: Session, one: Due) -> bool:
         return isinstance(one.body, ToolStarted) and home(state, one.agent) in self._going
-
-
-def _is_to_go(state: Session, agent_id: str) -> bool:
-    """Whether nobody needs an agent's working tree any more."""
-    agent = state.agents.get(agent_id)
-    if agent is None or not agent.parent or not agent.finished or not agent.workspace or agent.kept:
-        return False
-    return not any(home(state, one) == agent_id for one in state.unfinished)
 
 
 def _clears(state: Session) -> bool:
